@@ -119,3 +119,13 @@ def condition(args: list[bytes]) -> Condition:
     if found.only_longer and found.only_shorter:
         raise CommandRefused("GT and LT options at the same time are not compatible")
     return found
+
+
+def keys_and_args(args: list[bytes]) -> tuple[list[bytes], list[bytes]]:
+    """Take numkeys, keys and arguments of a script apart. Raises CommandRefused."""
+    count = integer(args[0])
+    if count < 0:
+        raise CommandRefused("Number of keys can't be negative")
+    if count > len(args) - 1:
+        raise CommandRefused("Number of keys can't be greater than number of args")
+    return args[1 : 1 + count], args[1 + count :]

@@ -1,7 +1,8 @@
 """Commands about keys: what each does with the hold that its key is. docs/faces.md has them in one table."""
 
 import logging
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
 from functools import partial
 from typing import Final
 
@@ -26,9 +27,10 @@ from lockstate.words.kinds import HoldKind
 from lockstate.words.results import ForceReleased, Granted, HoldView, Released, Renewed
 from redis_api import spelled
 from redis_api.arguments import Condition, TimeUnit, integer
-from redis_api.client import Client
+from redis_api.client import Client, Started
 from redis_api.errors import CommandRefused, not_supported
 from redis_api.left_grants import VALUE_BYTES_MIN, Attempt, Key
+from redis_api.resp import OK, Reply
 from redis_api.scripts import Act, Script
 
 _IN_THE_WAY: Final = frozenset({"lock-held", "frozen"})
@@ -98,44 +100,72 @@ async def take(client: Client, key: bytes, value: bytes, ttl_ms: int | None) -> 
     left = client.face.left.take(known)
     if left is not None and await left.is_granted() and await _adopt(client, left, value, ttl_ms):
         return True
-    request = AcquireRequest(name=name, value=text, owner=OwnerName(client.owner))
+    command = _asked(client, known, ttl_ms).command()
+    attempt = client.attempt = _attempt(client, known, value, command.hold_id)
+    with _outcome_of(client, attempt, value):
+        await client.gateway.submit(command, Granted, client.timeout_s)
+    return attempt.has_hold
+
+
+def begin_take(client: Client, key: bytes, value: bytes, ttl_ms: int) -> Started | None:
+    """Begin to take a lock; return None if an earlier attempt at it was left. Raises as `take`."""
+    known = Key(client.principal, name_of(client, key), spelled.value_text(value), is_endless=False)
+    if client.face.left.has_left(known):
+        return None
+    command, gateway = _asked(client, known, ttl_ms).command(), client.gateway
+    begun = gateway.begin(command, client.timeout_s, client.lane)
+    attempt = _attempt(client, known, value, command.hold_id)
+
+    def finish() -> Reply:
+        with _outcome_of(client, attempt, value):
+            gateway.outcome(command, begun, Granted)
+        return OK if attempt.has_hold else None
+
+    return Started(begun, finish, attempt)
+
+
+def _asked(client: Client, known: Key, ttl_ms: int | None) -> AcquireRequest:
+    """Return the request that takes a lock."""
+    request = AcquireRequest(name=known.name, value=known.value, owner=OwnerName(client.owner))
     if ttl_ms is None:
         request.no_deadline = True
     else:
         request.ttl_ms = ttl_ms
-    command = request.command()
-    attempt = _begin(client, known, value, command.hold_id)
+    return request
+
+
+@contextmanager
+def _outcome_of(client: Client, attempt: Attempt, value: bytes) -> Iterator[None]:
+    """Settle an attempt by what the block raises; that somebody else has the lock is no error."""
     is_granted = False
     try:
-        await client.gateway.submit(command, Granted, client.timeout_s)
+        yield
         is_granted = True
     except OutcomeUnknown:
         attempt.give_back()
         raise
     except ProblemError as problem:
-        if ttl_ms is None and problem.code == "invalid-request":
+        if attempt.key.is_endless and problem.code == "invalid-request":
             advice = "give it a time: PX, or lock(..., timeout=30) in redis-py"
             raise ProblemError(problem.code, f"{problem.detail}; {advice}") from None
         if problem.code not in _IN_THE_WAY:
             raise
-        _tell_same_value(client, name, text, value)
+        _tell_same_value(client, attempt.key.name, attempt.key.value, value)
     finally:
         attempt.settle(is_granted=is_granted)
     if is_granted:
-        client.took(name, command.hold_id)
-    return is_granted
+        client.took(attempt.key.name, attempt.hold_id)
 
 
-def _begin(client: Client, known: Key, value: bytes, hold_id: HoldId) -> Attempt:
-    """Follow an attempt of which the client is still to hear."""
+def _attempt(client: Client, known: Key, value: bytes, hold_id: HoldId) -> Attempt:
+    """Return an attempt of which the client is still to hear."""
     give_back = partial(_release, client.gateway, hold_id, client.timeout_s)
-    client.attempt = client.face.left.begin(known, value, hold_id, give_back)
-    return client.attempt
+    return client.face.left.begin(known, value, hold_id, give_back)
 
 
 async def _adopt(client: Client, left: Attempt, value: bytes, ttl_ms: int | None) -> bool:
     """Take over a hold of which nobody was told, with a lease from now on; return whether it is there."""
-    attempt = _begin(client, left.key, value, left.hold_id)
+    attempt = client.attempt = _attempt(client, left.key, value, left.hold_id)
     is_held = False
     try:
         await _renew(client, left.hold_id, ttl_ms)
@@ -261,13 +291,10 @@ async def _force(client: Client, name: str, token: int) -> bool:
 
 async def run(client: Client, script: Script, keys: list[bytes], args: list[bytes]) -> int:
     """Do what a script means. Raises ProblemError, ClusterError, CommandRefused."""
-    if len(keys) < script.keys_count or len(args) < script.args_count:
-        raise CommandRefused(f"this script needs {script.keys_count} keys and {script.args_count} arguments")
-    name, text = name_of(client, keys[0]), spelled.value_text(args[0])
-    if script.act is Act.DELETE:
-        return script.done if await _release_by_value(client, name, text) else script.other
-    if script.act is Act.EXPIRE and not script.endless:
-        return await _expire_by_value(client, script, name, text, integer(args[1]) * script.unit_ms)
+    name, text = _named(client, script, keys, args)
+    request = _one_step(script, name, text, args)
+    if request is not None:
+        return await _changed(client, script, request)
     held = await _held_with(client, name, text)
     if held is None:
         return script.other
@@ -281,7 +308,71 @@ async def run(client: Client, script: Script, keys: list[bytes], args: list[byte
         command = addition(name, text, ttl_ms)
         is_over = await _is_over(client.gateway.submit(command, Renewed, client.timeout_s))
         return script.other if is_over else script.done
-    return await _expire_by_value(client, script, name, text, ttl_ms)
+    return await _changed(client, script, _expiry(name, text, ttl_ms))
+
+
+Change = ReleaseRequest | RenewRequest
+"""What is done with the hold that has a value, in one step."""
+
+
+def begin_run(client: Client, script: Script, keys: list[bytes], args: list[bytes]) -> Started | None:
+    """Begin what a script means; return None if that takes more than one step. Raises as `run`."""
+    request = _one_step(script, *_named(client, script, keys, args), args)
+    if request is None:
+        return None
+    gateway = client.gateway
+    if isinstance(request, ReleaseRequest):
+        release = request.command()
+        begun = gateway.begin(release, client.timeout_s, client.lane)
+        return Started(begun, lambda: _said(script, lambda: gateway.outcome(release, begun, Released)))
+    renew = request.command(HoldKind.LOCK)
+    begun = gateway.begin(renew, client.timeout_s, client.lane)
+    return Started(begun, lambda: _said(script, lambda: gateway.outcome(renew, begun, Renewed)))
+
+
+def _said(script: Script, outcome: Callable[[], object]) -> int:
+    """Return what a script returns whose change has this outcome. Raises ProblemError, ClusterError."""
+    try:
+        outcome()
+    except ProblemError as problem:
+        if problem.code not in _OVER:
+            raise
+        return script.other
+    return script.done
+
+
+def _named(client: Client, script: Script, keys: list[bytes], args: list[bytes]) -> tuple[str, str]:
+    """Return the name and the value that a script is about."""
+    if len(keys) < script.keys_count or len(args) < script.args_count:
+        raise CommandRefused(f"this script needs {script.keys_count} keys and {script.args_count} arguments")
+    return name_of(client, keys[0]), spelled.value_text(args[0])
+
+
+def _one_step(
+    script: Script, name: str, text: str, args: list[bytes]
+) -> ReleaseRequest | RenewRequest | None:
+    """Return the one step that a script is, None if it has to look first."""
+    if script.act is Act.DELETE:
+        return _expiry(name, text, 0)
+    if script.act is Act.EXPIRE and not script.endless:
+        return _expiry(name, text, integer(args[1]) * script.unit_ms)
+    return None
+
+
+def _expiry(name: str, text: str, ttl_ms: int) -> Change:
+    """Let the hold with a value last so long from now on, or end now if that is nothing."""
+    if ttl_ms <= 0:
+        return ReleaseRequest(name=name, value=text)
+    return RenewRequest(name=name, value=text, ttl_ms=ttl_ms, exact=True)
+
+
+async def _changed(client: Client, script: Script, request: Change) -> int:
+    changing: Awaitable[object]
+    if isinstance(request, ReleaseRequest):
+        changing = client.gateway.submit(request.command(), Released, client.timeout_s)
+    else:
+        changing = client.gateway.submit(request.command(HoldKind.LOCK), Renewed, client.timeout_s)
+    return script.other if await _is_over(changing) else script.done
 
 
 async def _held_with(client: Client, name: str, text: str) -> HoldView | None:
@@ -291,17 +382,3 @@ async def _held_with(client: Client, name: str, text: str) -> HoldView | None:
         if hold.value == text and hold.principal in ("", client.principal):
             return hold
     return None
-
-
-async def _release_by_value(client: Client, name: str, text: str) -> bool:
-    command = ReleaseRequest(name=name, value=text).command()
-    return not await _is_over(client.gateway.submit(command, Released, client.timeout_s))
-
-
-async def _expire_by_value(client: Client, script: Script, name: str, text: str, ttl_ms: int) -> int:
-    """Let the hold with a value last so long from now on, or end now if that is nothing."""
-    if ttl_ms <= 0:
-        return script.done if await _release_by_value(client, name, text) else script.other
-    command = RenewRequest(name=name, value=text, ttl_ms=ttl_ms, exact=True).command(HoldKind.LOCK)
-    is_over = await _is_over(client.gateway.submit(command, Renewed, client.timeout_s))
-    return script.other if is_over else script.done

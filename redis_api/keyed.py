@@ -4,11 +4,10 @@ from collections.abc import Awaitable, Callable
 from typing import Final
 
 from redis_api import holds, spelled
-from redis_api.arguments import TimeUnit, condition, integer, set_options, unix_ms
+from redis_api.arguments import TimeUnit, condition, keys_and_args, set_options, unix_ms
 from redis_api.client import Client
 from redis_api.errors import CommandRefused, not_supported
 from redis_api.resp import OK, Reply, Status
-from redis_api.scripts import Script
 
 Handler = Callable[[Client, list[bytes]], Awaitable[Reply]]
 
@@ -119,7 +118,7 @@ async def persist(client: Client, args: list[bytes]) -> Reply:
 async def eval_(client: Client, args: list[bytes]) -> Reply:
     """EVAL script numkeys [key ...] [arg ...]."""
     _, known = client.face.scripts.load(args[0])
-    return await _run(client, known, args[1:])
+    return await holds.run(client, known, *keys_and_args(args[1:]))
 
 
 async def evalsha(client: Client, args: list[bytes]) -> Reply:
@@ -127,13 +126,4 @@ async def evalsha(client: Client, args: list[bytes]) -> Reply:
     known = client.face.scripts.get(args[0])
     if known is None:
         raise CommandRefused("No matching script. Please use EVAL.", "NOSCRIPT")
-    return await _run(client, known, args[1:])
-
-
-async def _run(client: Client, script: Script, args: list[bytes]) -> Reply:
-    count = integer(args[0])
-    if count < 0:
-        raise CommandRefused("Number of keys can't be negative")
-    if count > len(args) - 1:
-        raise CommandRefused("Number of keys can't be greater than number of args")
-    return await holds.run(client, script, args[1 : 1 + count], args[1 + count :])
+    return await holds.run(client, known, *keys_and_args(args[1:]))
