@@ -156,10 +156,12 @@ class RedisConnection(asyncio.Protocol):
         return True
 
     def _note_outcome(self, started: Started, begun: object) -> None:
-        """Answer at the end of this run of the loop, together with all that has its outcome by then."""
+        """Answer; of several, at the end of this run of the loop, all that have an outcome by then."""
         del begun
         started.is_done = True
-        if not self._answers_later:
+        if len(self._under_way) == 1:
+            self._answer_first()
+        elif not self._answers_later:
             self._answers_later = True
             asyncio.get_running_loop().call_soon(self._answer_first)
 
@@ -239,7 +241,7 @@ class RedisConnection(asyncio.Protocol):
             self._go_on()
 
     async def _refuse_behind(self, error: ProtocolError) -> None:
-        """Refuse what is no command, behind the answers to all before it."""
+        """Refuse bytes that are not a command, behind the answers to all before them."""
         await self._is_all_answered.wait()
         self._refuse(_broken(error))
 

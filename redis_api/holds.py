@@ -136,7 +136,7 @@ def _asked(client: Client, known: Key, ttl_ms: int | None) -> AcquireRequest:
 
 @contextmanager
 def _outcome_of(client: Client, attempt: Attempt, value: bytes) -> Iterator[None]:
-    """Settle an attempt by what the block raises; that somebody else has the lock is no error."""
+    """Settle an attempt by what the block raises. A lock that somebody else has is not an error."""
     is_granted = False
     try:
         yield
