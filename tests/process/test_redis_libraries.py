@@ -43,13 +43,12 @@ def url(nodes: RedisCluster, node_id: str) -> str:
 
 def django_lock(nodes: RedisCluster, node_id: str, key: str, ttl_s: float) -> Any:
     """Return a lock of django-redis: `cache.lock`."""
-    pytest.importorskip("django_redis", reason=WHY)
+    caches = pytest.importorskip("django_redis.cache", reason=WHY)
     from django.conf import settings  # noqa: PLC0415 - not everybody has it
-    from django_redis.cache import RedisCache  # noqa: PLC0415
 
     if not settings.configured:
         settings.configure()
-    return RedisCache(url(nodes, node_id), {}).lock(key, timeout=ttl_s, sleep=0.01)
+    return caches.RedisCache(url(nodes, node_id), {}).lock(key, timeout=ttl_s, sleep=0.01)
 
 
 def beat_lock(nodes: RedisCluster, node_id: str, key: str, ttl_s: float) -> Any:
