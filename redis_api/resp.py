@@ -74,6 +74,8 @@ class CommandParser:
 
     def next_command(self) -> list[bytes] | None:
         """Return the next command, None if more bytes are needed for it. Raises ProtocolError."""
+        if self._at == len(self._buffer):
+            return None
         if not self._missing and (whole := self._whole()) is not None:
             return whole
         while True:
