@@ -368,9 +368,14 @@ class Node:
         """Replicate one command, of a principal if there is one; return its result and revision."""
         return self.parts.requests.submit(command, timeout_s, principal)
 
-    def begin(self, command: Command, timeout_s: float, principal: str = "") -> "asyncio.Future[Answer]":
-        """Replicate one command that does not wait in a queue; return the future of its answer."""
-        return self.parts.requests.begin(command, timeout_s, principal)
+    def begin(
+        self, command: Command, timeout_s: float, principal: str = "", lane: str = ""
+    ) -> "asyncio.Future[Answer]":
+        """Replicate one command that does not wait in a queue; return the future of its answer.
+
+        What is begun in one lane is applied in this order.
+        """
+        return self.parts.requests.begin(command, timeout_s, principal, lane)
 
     def abandon(self, command: Command, begun: object, principal: str = "") -> None:
         """Leave what was begun for a client that went away."""

@@ -9,8 +9,9 @@ from http_api.server.connections import HttpServer
 from http_api.server.request_rates import RequestRates
 from http_api.server.tls_gate import REDIS, TlsGate
 from lockapi.gateway import Gateway
-from redis_api import table
+from redis_api import quick, table
 from redis_api.client import Face
+from redis_api.connection import Commands
 from redis_api.server import RedisServer
 
 
@@ -36,7 +37,7 @@ def build(
         this_build().version,
         starting,
     )
-    redis = RedisServer(face, server.room, table.answer, server.watch)
+    redis = RedisServer(face, server.room, Commands(table.answer, quick.begin, quick.finish), server.watch)
     door = server.tls
     if door is None:
         return redis, redis.make

@@ -230,13 +230,13 @@ class Gateway:
                 self.abandon(command, begun)
         return waited_ms
 
-    def begin(self, command: Command, timeout_s: float) -> Begun:
+    def begin(self, command: Command, timeout_s: float, lane: str = "") -> Begun:
         """Have one command applied that does not wait in a queue; `outcome` says what became of it.
 
-        Raises ProblemError, ClusterError.
+        What is begun in one lane is applied in this order. Raises ProblemError, ClusterError.
         """
         known = self._known(command)
-        return self._node.begin(known, timeout_s, self._asking(known))
+        return self._node.begin(known, timeout_s, self._asking(known), lane)
 
     def outcome(self, command: Command, begun: Begun, kind: type[R]) -> CommandOutcome[R]:
         """Return what became of a command that has an outcome. Raises ProblemError, ClusterError."""

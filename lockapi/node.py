@@ -155,8 +155,11 @@ class ServingNode(NodeState, Protocol):
         """Replicate one command of a principal, "" if it is not known, and return its result."""
         ...
 
-    def begin(self, command: Command, timeout_s: float, principal: str = "") -> Begun:
-        """Replicate one command that does not wait in a queue, for a caller that has no task to wait in."""
+    def begin(self, command: Command, timeout_s: float, principal: str = "", lane: str = "") -> Begun:
+        """Replicate one command that does not wait in a queue, for a caller that has no task to wait in.
+
+        What is begun in one lane is applied in this order.
+        """
         ...
 
     def abandon(self, command: Command, begun: Begun, principal: str = "") -> None:

@@ -2,6 +2,7 @@
 
 import re
 import time
+from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
 
 from redis_api.errors import NOT_AN_INTEGER, SYNTAX, CommandRefused
@@ -141,3 +142,13 @@ def condition(args: list[bytes]) -> Condition:
     if found.only_longer and found.only_shorter:
         raise CommandRefused("GT and LT options at the same time are not compatible")
     return found
+
+
+def keys_and_args(args: Sequence[bytes]) -> tuple[Sequence[bytes], Sequence[bytes]]:
+    """Take numkeys, keys and arguments of a script apart. Raises CommandRefused."""
+    count = integer(args[0])
+    if count < 0:
+        raise CommandRefused("Number of keys can't be negative")
+    if count > len(args) - 1:
+        raise CommandRefused("Number of keys can't be greater than number of args")
+    return args[1 : 1 + count], args[1 + count :]

@@ -9,6 +9,7 @@ from typing import Final
 
 from holdfast.token_lines import Right
 from lockapi.gateway import Gateway
+from lockapi.node import Begun
 from lockapi.problems import ProblemError
 from lockstate.words.ids import HoldId
 from redis_api.cursors import Cursors
@@ -18,7 +19,7 @@ from redis_api.left_grants import Attempt, LeftGrants
 from redis_api.listeners import Listeners, Listening
 from redis_api.name_turns import NameTurns
 from redis_api.queue import Queue, Watched
-from redis_api.resp import Push, encode
+from redis_api.resp import Push, Reply, encode
 from redis_api.scripts import Scripts
 
 OWN_COUNT_MAX: Final = 10_000
@@ -108,6 +109,11 @@ class Client:
         return self._gateway.principal.name if self._gateway is not None else ""
 
     @property
+    def lane(self) -> str:
+        """Return what keeps commands of this connection in their order that are begun without waiting."""
+        return f"redis-{self.number}"
+
+    @property
     def timeout_s(self) -> float:
         """Return the seconds that a command may take."""
         return self.face.request_timeout_s
@@ -157,6 +163,19 @@ class Client:
             self.face.admission.note_refused(
                 problem, self.transport, principal=self.principal, command=command
             )
+
+
+class Started:
+    """A command on its way that nobody waits for."""
+
+    __slots__ = ("attempt", "begun", "finish", "is_done", "name")
+
+    def __init__(self, begun: Begun, finish: Callable[[], Reply], attempt: Attempt | None = None) -> None:
+        self.begun, self.attempt = begun, attempt
+        self.finish = finish
+        """Returns the answer once there is an outcome. Raises ProblemError, ClusterError."""
+        self.name = ""
+        self.is_done = False
 
 
 Args = Sequence[bytes]

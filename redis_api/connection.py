@@ -1,5 +1,6 @@
-"""One connection of a client of Redis: bytes in, commands one by one in their order, replies out.
+"""One connection of a client of Redis: bytes in, commands in their order, replies out in the same order.
 
+Commands that are one step of the log are begun as they come (`quick.py`); any other is carried out alone.
 Nothing is read on while much waits to be carried out or to be read by the client, so a connection never costs
 more than its bounds. A command that has begun is carried out, also when its connection ends meanwhile: what
 it took is then left for whoever asks for it again, or given back (`left_grants.py`).
@@ -7,26 +8,41 @@ it took is then left for whoever asks for it again, or given back (`left_grants.
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
-from typing import Final, cast
+from collections import deque
+from collections.abc import Awaitable, Callable, Coroutine
+from functools import partial
+from typing import Any, Final, NamedTuple, cast
 
 from cluster.errors import ClusterError
-from redis_api.client import Client, Face
+from redis_api.client import Client, Face, Started
 from redis_api.doors import Place, Room
 from redis_api.errors import EndConnection
+from redis_api.left_grants import Attempt
 from redis_api.resp import CommandParser, Failure, ProtocolError, Reply, encode
 
 HELD_BYTES_MAX: Final = 64 * 1024
 """Bytes of commands that wait for the one before them; then reading stops."""
 TURN_COUNT: Final = 8
 """Commands that one connection has carried out before others have their turn: many are over at once."""
+BEGIN_COUNT: Final = 64
+"""Commands that one connection begins before others have their turn."""
+WINDOW_COUNT: Final = 256
+"""Commands of one connection that are under way at a time; more wait until the first ones are answered."""
 UNREAD_S: Final = 30.0
 """Seconds in which a client has to read its replies when many are unread."""
 
 logger = logging.getLogger("redis_api")
 
-Answer = Callable[[Client, list[bytes]], Awaitable[Reply]]
-"""Carries out a command. Raises EndConnection."""
+
+class Commands(NamedTuple):
+    """What carries out commands: `table.py` any, `quick.py` those that nobody has to wait for."""
+
+    answer: Callable[[Client, list[bytes]], Awaitable[Reply]]
+    """Carries out a command. Raises EndConnection."""
+    begin: Callable[[Client, list[bytes]], Started | None]
+    """Begins a command, None if it has to be carried out alone."""
+    finish: Callable[[Client, Started], Reply]
+    """Returns the answer to what was begun and is done. Raises EndConnection."""
 
 
 class RedisConnection(asyncio.Protocol):
@@ -36,17 +52,25 @@ class RedisConnection(asyncio.Protocol):
         self,
         face: Face,
         room: Room,
-        answer: Answer,
+        commands: Commands,
         connections: "set[RedisConnection]",
         *,
         place: Place | None = None,
         number: int = 0,
     ) -> None:
         """`place` is what the connection has already, if it began with a TLS handshake."""
-        self._face, self._room, self._answer, self._connections = face, room, answer, connections
+        self._face, self._room, self._commands, self._connections = face, room, commands, connections
         self._place_taken, self._number = place, number
         self._parser = CommandParser()
         self._task: asyncio.Task[None] | None = None
+        """Carries out what has to be carried out alone."""
+        self._under_way: deque[Started] = deque()
+        """What has begun, in order."""
+        self._is_all_answered = asyncio.Event()
+        """Set while nothing is under way."""
+        self._is_all_answered.set()
+        self._begins_later = self._answers_later = self._is_busy = False
+        self._unread: asyncio.TimerHandle | None = None
         self._can_write = asyncio.Event()
         self._can_write.set()
         self._is_paused = self._is_ending = self._is_lost = False
@@ -77,52 +101,165 @@ class RedisConnection(asyncio.Protocol):
         if self._parser.held_bytes > HELD_BYTES_MAX and not self._is_paused:
             self._is_paused = True
             self._transport.pause_reading()
-        if self._task is None:
-            self._task = asyncio.get_running_loop().create_task(self._work())
-
-    async def _work(self) -> None:
-        """Carry out what has come, in order, and write the replies."""
-        count = 0
-        try:
-            while not self._is_ending and (words := self._next()) is not None:
-                count += 1
-                self._place.begin()
-                await self._carry_out(words)
-                await self._until_read()
-                if not count % TURN_COUNT:
-                    await asyncio.sleep(0)
-        except ProtocolError as error:
-            self._refuse(Failure("ERR", f"Protocol error: {error}"))
-        except EndConnection as end:
-            if not isinstance(end.__cause__, ClusterError):
-                logger.exception("event=redis-command-failed", exc_info=end.__cause__)
-            self._close()
-        except Exception:
-            logger.exception("event=redis-command-failed")
-            self._close()
-        finally:
-            self._task = None
-            if count and not self._is_ending and not self._client.listening.count:
-                self._place.rest()
-                if self._parser.held_bytes:
-                    self._place.heard()
+        self._go_on()
 
     def _next(self) -> list[bytes] | None:
-        """Return the next command that has come as a whole. Raises ProtocolError."""
+        """Return the next command that has come as a whole; none once the connection ends.
+
+        Raises ProtocolError.
+        """
+        if self._is_ending:
+            return None
         words = self._parser.next_command()
         if self._is_paused and (words is None or self._parser.held_bytes <= HELD_BYTES_MAX):
             self._is_paused = False
             self._transport.resume_reading()
         return words
 
+    # -- what is begun without waiting ----------------------------------------------------------------------
+
+    def _go_on(self) -> None:
+        """Begin what has come, unless that is going to happen anyhow."""
+        if self._task is None and not self._begins_later:
+            self._begin()
+
+    def _begin(self) -> None:
+        """Begin what has come as long as it needs only its place in the log; let a task do the rest."""
+        self._begins_later = False
+        for _ in range(BEGIN_COUNT):
+            if len(self._under_way) >= WINDOW_COUNT or not self._can_write.is_set():
+                return
+            try:
+                words = self._next()
+            except ProtocolError as error:
+                self._do_alone(self._refuse_behind(error))
+                return
+            if words is None:
+                self._rest()
+                return
+            if not self._has_begun(words):
+                self._do_alone(self._work(words))
+                return
+        self._begins_later = True
+        asyncio.get_running_loop().call_soon(self._begin)
+
+    def _has_begun(self, words: list[bytes]) -> bool:
+        """Begin a command, unless it has to be carried out alone."""
+        self._is_busy = True
+        self._place.begin()
+        started = self._commands.begin(self._client, words)
+        if started is None:
+            return False
+        self._under_way.append(started)
+        self._is_all_answered.clear()
+        started.begun.add_done_callback(partial(self._note_outcome, started))
+        return True
+
+    def _note_outcome(self, started: Started, begun: object) -> None:
+        """Answer; of several, at the end of this run of the loop, all that have an outcome by then."""
+        del begun
+        started.is_done = True
+        if len(self._under_way) == 1:
+            self._answer_first()
+        elif not self._answers_later:
+            self._answers_later = True
+            asyncio.get_running_loop().call_soon(self._answer_first)
+
+    def _answer_first(self) -> None:
+        """Answer what is done, as far as nothing before it is still under way, and begin more."""
+        self._answers_later = False
+        replies: list[bytes] = []
+        attempts: list[Attempt] = []
+        while self._under_way and self._under_way[0].is_done:
+            started = self._under_way.popleft()
+            try:
+                reply = encode(self._commands.finish(self._client, started), self._client.protocol)
+            except Exception as error:  # noqa: BLE001 - what is unforeseen ends the connection
+                self._write(replies, attempts)
+                self._end_without_answer(error)
+                if started.attempt is not None:
+                    started.attempt.leave()
+            else:
+                replies.append(reply)
+                if started.attempt is not None:
+                    attempts.append(started.attempt)
+        self._write(replies, attempts)
+        if not self._under_way:
+            self._is_all_answered.set()
+        self._go_on()
+
+    def _write(self, replies: list[bytes], attempts: list[Attempt]) -> None:
+        """Write replies, and say of each attempt whether its client could hear of it; empty both."""
+        is_answered = self._can_answer
+        if replies and is_answered:
+            self._transport.write(b"".join(replies))
+        for attempt in attempts:
+            if is_answered:
+                attempt.answered()
+            else:
+                attempt.leave()
+        replies.clear()
+        attempts.clear()
+
+    @property
+    def _can_answer(self) -> bool:
+        return not self._is_lost and not self._transport.is_closing()
+
+    def _rest(self) -> None:
+        """Say that nothing is asked any more, if that is so."""
+        if self._is_busy and not (self._under_way or self._is_ending or self._client.listening.count):
+            self._is_busy = False
+            self._place.rest()
+            if self._parser.held_bytes:
+                self._place.heard()
+
+    # -- what is carried out alone --------------------------------------------------------------------------
+
+    def _do_alone(self, work: Coroutine[Any, Any, None]) -> None:
+        self._task = asyncio.get_running_loop().create_task(work)
+
+    async def _work(self, words: list[bytes] | None) -> None:
+        """Carry out a command behind all that is under way, and those that follow and need that, too."""
+        count = 0
+        try:
+            await self._is_all_answered.wait()
+            while words is not None and not self._is_ending:  # it may have ended while this waited
+                count += 1
+                await self._carry_out(words)
+                await self._can_write.wait()
+                if not count % TURN_COUNT:
+                    await asyncio.sleep(0)
+                words = self._next()
+                if words is not None and self._has_begun(words):
+                    break
+        except ProtocolError as error:
+            self._refuse(_broken(error))
+        except Exception as error:  # noqa: BLE001 - what is unforeseen ends the connection
+            self._end_without_answer(error)
+        finally:
+            self._task = None
+            self._go_on()
+
+    async def _refuse_behind(self, error: ProtocolError) -> None:
+        """Refuse bytes that are not a command, behind the answers to all before them."""
+        await self._is_all_answered.wait()
+        self._refuse(_broken(error))
+
+    def _end_without_answer(self, error: Exception) -> None:
+        """End the connection because nobody knows what became of a command; log what was not foreseen."""
+        cause = error.__cause__ if isinstance(error, EndConnection) else error
+        if not isinstance(cause, ClusterError):
+            logger.error("event=redis-command-failed", exc_info=cause)
+        self._close()
+
     async def _carry_out(self, words: list[bytes]) -> None:
         client = self._client
         try:
-            reply = await self._answer(client, words)
+            reply = await self._commands.answer(client, words)
         except BaseException:
             self._forget_attempt(is_answered=False)
             raise
-        is_answered = not self._is_lost and not self._transport.is_closing()
+        is_answered = self._can_answer
         if is_answered:
             self._transport.write(encode(reply, client.protocol))
         self._forget_attempt(is_answered=is_answered)
@@ -139,23 +276,22 @@ class RedisConnection(asyncio.Protocol):
         else:
             attempt.leave()
 
-    async def _until_read(self) -> None:
-        """Wait until the client has read most of its replies, or end the connection."""
-        if self._can_write.is_set():
-            return
-        try:
-            async with asyncio.timeout(UNREAD_S):
-                await self._can_write.wait()
-        except TimeoutError:
-            self._place.unread()
-
     def pause_writing(self) -> None:
-        """Let the next command wait: the client does not read."""
+        """Let the next command wait: the client does not read. End the connection if it goes on like that."""
         self._can_write.clear()
+        self._unread = asyncio.get_running_loop().call_later(UNREAD_S, self._place.unread)
 
     def resume_writing(self) -> None:
         """Go on."""
+        self._stop_waiting()
+        self._go_on()
+
+    def _stop_waiting(self) -> None:
+        """Wait no longer for the client to read."""
         self._can_write.set()
+        if self._unread is not None:
+            self._unread.cancel()
+            self._unread = None
 
     def eof_received(self) -> bool:
         """End when the client sends no more: it would hear no answer that is worth one."""
@@ -165,15 +301,15 @@ class RedisConnection(asyncio.Protocol):
         """End."""
         del exc
         self._is_lost = self._is_ending = True
-        self._can_write.set()
+        self._stop_waiting()
         self._client.leave()
         self._place.gone()
         self._connections.discard(self)
         self._face.clients_count -= 1
         self._client.listening.end_all()
-        attempt = self._client.attempt
-        if attempt is not None:
-            attempt.leave_early()
+        for attempt in (self._client.attempt, *[started.attempt for started in self._under_way]):
+            if attempt is not None:
+                attempt.leave_early()
 
     def end(self) -> None:
         """Close this connection at once: its time is over, or its place is needed."""
@@ -192,11 +328,16 @@ class RedisConnection(asyncio.Protocol):
         self._transport.close()
 
     async def drain(self) -> None:
-        """Let the command that is carried out have its answer, and end."""
+        """Let the commands that have begun have their answers, and end."""
         task, self._is_ending = self._task, True
         if task is not None:
             await asyncio.wait({task})
+        await self._is_all_answered.wait()
         self._close()
+
+
+def _broken(error: ProtocolError) -> Failure:
+    return Failure("ERR", f"Protocol error: {error}")
 
 
 def _address_of(transport: asyncio.BaseTransport) -> str:

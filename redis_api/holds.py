@@ -9,7 +9,8 @@ Meanwhile nobody has seen the hold, since a key that is a cell is read as one.
 """
 
 import logging
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import partial
 from typing import Final
 
@@ -32,10 +33,11 @@ from lockstate.words.kinds import HoldKind
 from lockstate.words.results import Granted, HoldView, Released, Renewed
 from redis_api import meant, spelled
 from redis_api.arguments import integer
-from redis_api.client import Client
+from redis_api.client import Client, Started
+from redis_api.errors import CommandRefused
 from redis_api.left_grants import VALUE_BYTES_MIN, Attempt, GiveBack, Key
 from redis_api.overlay import Overlay
-from redis_api.resp import Reply
+from redis_api.resp import OK, Reply
 from redis_api.scripts import Act, Script
 from redis_api.transact import transact
 
@@ -75,39 +77,77 @@ async def take(client: Client, key: bytes, value: bytes, ttl_ms: int | None) -> 
     known = Key(client.principal, name, text, ttl_ms is None)
     if await adopt_left(client, known, value, ttl_ms) is not None:
         return True
-    request = AcquireRequest(name=name, value=text, owner=OwnerName(client.owner))
+    command = _asked(client, known, ttl_ms).command()
+    attempt = client.attempt = begin_attempt(client, known, value, command.hold_id)
+    with _outcome_of(client, attempt, value):
+        await client.gateway.submit(command, Granted, client.timeout_s)
+    return attempt.has_hold
+
+
+def begin_take(client: Client, key: bytes, value: bytes, ttl_ms: int) -> Started | None:
+    """Begin to take a lock; return None if it is to be looked at first. Raises as `take`."""
+    known = Key(client.principal, name_of(client, key), spelled.value_text(value), is_endless=False)
+    if client.face.left.has_left(known) or _is_cell(client, known.name):
+        return None
+    command, gateway = _asked(client, known, ttl_ms).command(), client.gateway
+    begun = gateway.begin(command, client.timeout_s, client.lane)
+    attempt = begin_attempt(client, known, value, command.hold_id)
+
+    def finish() -> Reply:
+        with _outcome_of(client, attempt, value):
+            gateway.outcome(command, begun, Granted)
+        return OK if attempt.has_hold else None
+
+    return Started(begun, finish, attempt)
+
+
+def _asked(client: Client, known: Key, ttl_ms: int | None) -> AcquireRequest:
+    """Return the request that takes a lock."""
+    request = AcquireRequest(name=known.name, value=known.value, owner=OwnerName(client.owner))
     if ttl_ms is None:
         request.no_deadline = True
     else:
         request.ttl_ms = ttl_ms
-    command = request.command()
-    give_back = partial(_release, client.gateway, command.hold_id, client.timeout_s)
-    attempt = begin_attempt(client, known, value, command.hold_id, give_back)
+    return request
+
+
+@contextmanager
+def _outcome_of(client: Client, attempt: Attempt, value: bytes) -> Iterator[None]:
+    """Settle an attempt by what the block raises. A lock that somebody else has is not an error."""
     is_granted = False
     try:
-        await client.gateway.submit(command, Granted, client.timeout_s)
-        is_granted = not await gave_way(client, name, command.hold_id)
+        yield
+        is_granted = not gave_way(client, attempt)
     except OutcomeUnknown:
         attempt.give_back()
         raise
     except ProblemError as problem:
-        if ttl_ms is None and problem.code == "invalid-request":
+        if attempt.key.is_endless and problem.code == "invalid-request":
             advice = "give it a time: PX, or lock(..., timeout=30) in redis-py"
             raise ProblemError(problem.code, f"{problem.detail}; {advice}") from None
         if problem.code not in _IN_THE_WAY:
             raise
-        _tell_same_value(client, name, text, value)
+        _tell_same_value(client, attempt.key.name, attempt.key.value, value)
     finally:
         attempt.settle(is_granted=is_granted)
     if is_granted:
-        client.took(name, command.hold_id)
-    return is_granted
+        client.took(attempt.key.name, attempt.hold_id)
 
 
-def begin_attempt(client: Client, known: Key, value: bytes, hold_id: HoldId, give_back: GiveBack) -> Attempt:
-    """Follow an attempt of which the client is still to hear."""
-    client.attempt = client.face.left.begin(known, value, hold_id, give_back)
-    return client.attempt
+def begin_attempt(
+    client: Client, known: Key, value: bytes, hold_id: HoldId, give_back: GiveBack | None = None
+) -> Attempt:
+    """Return an attempt of which the client is still to hear. Without `give_back` the hold is released."""
+    release = partial(_release, client.gateway, hold_id, client.timeout_s)
+    return client.face.left.begin(known, value, hold_id, give_back or release)
+
+
+def gave_way(client: Client, attempt: Attempt) -> bool:
+    """Give back a hold that was granted beside a cell; return whether it was."""
+    if not _is_cell(client, attempt.key.name):
+        return False
+    attempt.give_back()
+    return True
 
 
 async def adopt_left(client: Client, known: Key, value: bytes, ttl_ms: int | None) -> int | None:
@@ -118,8 +158,7 @@ async def adopt_left(client: Client, known: Key, value: bytes, ttl_ms: int | Non
     left = client.face.left.take(known)
     if left is None or not await left.is_granted():
         return None
-    give_back = partial(_release, client.gateway, left.hold_id, client.timeout_s)
-    attempt = begin_attempt(client, known, value, left.hold_id, give_back)
+    attempt = client.attempt = begin_attempt(client, known, value, left.hold_id)
     token: int | None = None
     try:
         token = await _renew(client, left.hold_id, ttl_ms)
@@ -204,15 +243,40 @@ async def run(client: Client, script: Script, keys: Sequence[bytes], args: Seque
     return done
 
 
-async def gave_way(client: Client, name: str, hold_id: HoldId) -> bool:
-    """Give back a hold that was granted beside a cell; return whether it was.
+Change = ReleaseRequest | RenewRequest
+"""What is done with the hold that has a value, in one step."""
 
-    Raises ProblemError, ClusterError.
-    """
-    if not _is_cell(client, name):
-        return False
-    await _is_over(_release(client.gateway, hold_id, client.timeout_s))
-    return True
+
+def begin_run(client: Client, script: Script, keys: Sequence[bytes], args: Sequence[bytes]) -> Started | None:
+    """Begin what a script means; return None if that takes more than one step. Raises as `run`."""
+    name, text = name_of(client, keys[0]), spelled.value_text(args[0])
+    request = None if script.signals or _is_cell(client, name) else _one_step(script, name, text, args)
+    if request is None:
+        return None
+    gateway = client.gateway
+    if isinstance(request, ReleaseRequest):
+        release = request.command()
+        begun = gateway.begin(release, client.timeout_s, client.lane)
+        said = partial(_said, client, script, name, lambda: gateway.outcome(release, begun, Released))
+    else:
+        renew = request.command(HoldKind.LOCK)
+        begun = gateway.begin(renew, client.timeout_s, client.lane)
+        said = partial(_said, client, script, name, lambda: gateway.outcome(renew, begun, Renewed))
+    return Started(begun, said)
+
+
+def _said(client: Client, script: Script, name: str, outcome: Callable[[], object]) -> int:
+    """Return what a script returns whose change has this outcome. Raises ProblemError, ClusterError."""
+    try:
+        outcome()
+    except ProblemError as problem:
+        if problem.code not in _OVER:
+            raise
+        if _is_cell(client, name):
+            # It was none, as far as this node knew, when the script was begun; what is behind it has begun.
+            raise CommandRefused("the key has become a string: run the script again", "TRYAGAIN") from None
+        return script.other
+    return script.done
 
 
 def _is_cell(client: Client, name: str) -> bool:
@@ -222,10 +286,9 @@ def _is_cell(client: Client, name: str) -> bool:
 
 async def _run_on_lock(client: Client, script: Script, name: str, text: str, args: Sequence[bytes]) -> int:
     """Do what a script means with the hold of a name that has a value. Raises ProblemError, ClusterError."""
-    if script.act is Act.DELETE:
-        return script.done if await _release_by_value(client, name, text) else script.other
-    if script.act is Act.EXPIRE and not script.endless:
-        return await _expire_by_value(client, script, name, text, integer(args[1]) * script.unit_ms)
+    request = _one_step(script, name, text, args)
+    if request is not None:
+        return await _changed(client, script, request)
     held = await _held_with(client, name, text)
     if held is None:
         return script.other
@@ -239,7 +302,32 @@ async def _run_on_lock(client: Client, script: Script, name: str, text: str, arg
         command = addition(name, text, ttl_ms)
         is_over = await _is_over(client.gateway.submit(command, Renewed, client.timeout_s))
         return script.other if is_over else script.done
-    return await _expire_by_value(client, script, name, text, ttl_ms)
+    return await _changed(client, script, _expiry(name, text, ttl_ms))
+
+
+def _one_step(script: Script, name: str, text: str, args: Sequence[bytes]) -> Change | None:
+    """Return the one step that a script is, None if it has to look first."""
+    if script.act is Act.DELETE:
+        return _expiry(name, text, 0)
+    if script.act is Act.EXPIRE and not script.endless:
+        return _expiry(name, text, integer(args[1]) * script.unit_ms)
+    return None
+
+
+def _expiry(name: str, text: str, ttl_ms: int) -> Change:
+    """Let the hold with a value last so long from now on, or end now if that is nothing."""
+    if ttl_ms <= 0:
+        return ReleaseRequest(name=name, value=text)
+    return RenewRequest(name=name, value=text, ttl_ms=ttl_ms, exact=True)
+
+
+async def _changed(client: Client, script: Script, request: Change) -> int:
+    changing: Awaitable[object]
+    if isinstance(request, ReleaseRequest):
+        changing = client.gateway.submit(request.command(), Released, client.timeout_s)
+    else:
+        changing = client.gateway.submit(request.command(HoldKind.LOCK), Renewed, client.timeout_s)
+    return script.other if await _is_over(changing) else script.done
 
 
 async def _held_with(client: Client, name: str, text: str) -> HoldView | None:
@@ -253,17 +341,3 @@ async def _held_with(client: Client, name: str, text: str) -> HoldView | None:
         if hold.name == name and hold.value == text and hold.principal in ("", client.principal):
             return hold
     return None
-
-
-async def _release_by_value(client: Client, name: str, text: str) -> bool:
-    command = ReleaseRequest(name=name, value=text).command()
-    return not await _is_over(client.gateway.submit(command, Released, client.timeout_s))
-
-
-async def _expire_by_value(client: Client, script: Script, name: str, text: str, ttl_ms: int) -> int:
-    """Let the hold with a value last so long from now on, or end now if that is nothing."""
-    if ttl_ms <= 0:
-        return script.done if await _release_by_value(client, name, text) else script.other
-    command = RenewRequest(name=name, value=text, ttl_ms=ttl_ms, exact=True).command(HoldKind.LOCK)
-    is_over = await _is_over(client.gateway.submit(command, Renewed, client.timeout_s))
-    return script.other if is_over else script.done

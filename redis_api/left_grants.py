@@ -90,6 +90,11 @@ class Attempt:
         """Release the hold, whether it was granted or not."""
         self._grants.run(self._give_back, self.key.name)
 
+    @property
+    def has_hold(self) -> bool:
+        """Whether it ended with a hold; it must have ended."""
+        return self._outcome.result()
+
     async def is_granted(self) -> bool:
         """Wait for the outcome, and return whether there is a hold."""
         return await asyncio.shield(self._outcome)
@@ -113,6 +118,11 @@ class LeftGrants:
         if len(value) >= VALUE_BYTES_MIN and len(self._attempts) < COUNT_MAX:
             self._attempts[key] = attempt
         return attempt
+
+    def has_left(self, key: Key) -> bool:
+        """Whether there is an attempt of which nobody was told."""
+        attempt = self._attempts.get(key)
+        return attempt is not None and attempt.is_left
 
     def take(self, key: Key) -> Attempt | None:
         """Return an attempt of which nobody was told, and let it be the caller's from now on."""

@@ -18,6 +18,9 @@ _LENGTH_CHARS_MAX: Final = 10
 """Characters of a count or a length: more than any that is allowed."""
 _LENGTH: Final = re.compile(rb"-1|[0-9]{1,10}")
 _END: Final = b"\r\n"
+_SMALL_HEAD: Final = re.compile(rb"\*([1-9])\r\n")
+_SMALL_LENGTH: Final = re.compile(rb"\$([0-9]{1,3})\r\n")
+"""Commands of few arguments of less than a KiB: below every bound, whatever these arguments are."""
 _NOTHING: Final = re.compile(rb"(?:\s*\n|\*0+\r\n)*")
 """Lines and arrays with no words in them, which ask for nothing: there may be very many of them at a time."""
 _COMPACT_BYTES: Final = 16 * 1024
@@ -102,6 +105,10 @@ class CommandParser:
 
     def next_command(self) -> list[bytes] | None:
         """Return the next command, None if more bytes are needed for it. Raises ProtocolError."""
+        if self._at == len(self._buffer):
+            return None
+        if not self._missing and (whole := self._whole()) is not None:
+            return whole
         while True:
             if not self._missing and not self._begin():
                 return None
@@ -117,6 +124,27 @@ class CommandParser:
             command, self._args, self._args_bytes = self._args, [], 0
             self._compact()
             return command
+
+    def _whole(self) -> list[bytes] | None:
+        """Return a small command of the usual form that is there as a whole; None if it needs more care."""
+        buffer = self._buffer
+        head = _SMALL_HEAD.match(buffer, self._at)
+        if head is None:
+            return None
+        args, at = [], head.end()
+        for _ in range(int(head[1])):
+            length = _SMALL_LENGTH.match(buffer, at)
+            if length is None:
+                return None
+            begin = length.end()
+            end = begin + int(length[1])
+            at = end + len(_END)
+            if buffer[end:at] != _END:
+                return None
+            args.append(bytes(buffer[begin:end]))
+        self._at = at
+        self._compact()
+        return args
 
     def _begin(self) -> bool:
         """Read how many arguments a command has; return False if more bytes are needed."""

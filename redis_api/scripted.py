@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple
 
 from redis_api import lua, meant
-from redis_api.arguments import integer
+from redis_api.arguments import keys_and_args
 from redis_api.client import Client
 from redis_api.errors import CommandRefused
 from redis_api.lua import Program
@@ -40,12 +40,7 @@ def asked(client: Client, words: Sequence[bytes], *, by_hash: bool, writes: bool
         _, script = client.face.scripts.load(words[0])
     if script is None:
         raise CommandRefused("No matching script. Please use EVAL.", "NOSCRIPT")
-    count = integer(words[1])
-    if count < 0:
-        raise CommandRefused("Number of keys can't be negative")
-    if count > len(words) - 2:
-        raise CommandRefused("Number of keys can't be greater than number of args")
-    keys, args = words[2 : 2 + count], words[2 + count :]
+    keys, args = keys_and_args(words[1:])
     if isinstance(script, Program):
         return Asked(script, keys, args, writes and script.writes)
     if len(keys) < script.keys_count or len(args) < script.args_count:

@@ -6,7 +6,7 @@ from itertools import count
 
 from cluster.observing.metrics import Sample, gauge
 from redis_api.client import Face
-from redis_api.connection import Answer, RedisConnection
+from redis_api.connection import Commands, RedisConnection
 from redis_api.doors import Place, Room
 
 
@@ -14,13 +14,13 @@ class RedisServer:
     """Makes connections, and ends them."""
 
     def __init__(
-        self, face: Face, room: Room, answer: Answer, watch: Callable[[], None] = lambda: None
+        self, face: Face, room: Room, commands: Commands, watch: Callable[[], None] = lambda: None
     ) -> None:
-        """`answer` carries out each command (`table.py`).
+        """Carry out `commands`.
 
         `watch` is called for each connection: quiet ones are looked after as long as there are any.
         """
-        self.face, self._room, self._answer, self._watch = face, room, answer, watch
+        self.face, self._room, self._commands, self._watch = face, room, commands, watch
         self._connections: set[RedisConnection] = set()
         self._numbers = count(1)
 
@@ -28,7 +28,7 @@ class RedisServer:
         """Make the protocol of a new connection, which has its `place` already if that began with TLS."""
         self._watch()
         return RedisConnection(
-            *(self.face, self._room, self._answer, self._connections),
+            *(self.face, self._room, self._commands, self._connections),
             place=place,
             number=next(self._numbers),
         )

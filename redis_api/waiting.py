@@ -49,14 +49,14 @@ async def _wait(client: Client, known: Key, value: bytes, request: AcquireReques
     """
     command = request.command()
     give_back = partial(client.gateway.undo, command, client.timeout_s)
-    attempt = holds.begin_attempt(client, known, value, command.hold_id, give_back)
+    attempt = client.attempt = holds.begin_attempt(client, known, value, command.hold_id, give_back)
     waiting = asyncio.ensure_future(client.gateway.acquire(command, Granted, client.timeout_s))
     attempt.when_left = waiting.cancel
     token: int | None = None
     try:
         outcome = await waiting
         assert isinstance(outcome, CommandOutcome), "it was not asked for a part of the wait"
-        if not await holds.gave_way(client, known.name, command.hold_id):
+        if not holds.gave_way(client, attempt):
             token = outcome.result.token
     except OutcomeUnknown:
         attempt.give_back()

@@ -116,12 +116,15 @@ class ClientRequests:
         self._answered(refused)
         return Answer(refused, revision), left_s
 
-    def begin(self, command: Command, timeout_s: float, principal: str = "") -> "asyncio.Future[Answer]":
+    def begin(
+        self, command: Command, timeout_s: float, principal: str = "", lane: str = ""
+    ) -> "asyncio.Future[Answer]":
         """Replicate one command that does not wait in a queue; return the future of its answer.
 
-        Raises as `submit`, at once or through the future.
+        What is begun in one lane is applied in this order; a stream has one of its own. Raises as `submit`,
+        at once or through the future.
         """
-        return self._submit(command, timeout_s, principal).future
+        return self._submit(command, timeout_s, principal, lane).future
 
     def abandon(self, command: Command, begun: "asyncio.Future[Answer]", principal: str = "") -> None:
         """Leave what was begun for a client that went away, as `acquire` does when it is cancelled."""
@@ -268,11 +271,11 @@ class ClientRequests:
             self._failures[error.code] += 1
             raise
 
-    def _submit(self, command: Command, timeout_s: float, principal: str) -> Pending:
+    def _submit(self, command: Command, timeout_s: float, principal: str, lane: str = "") -> Pending:
         self._check_taken(deciding(command))
         try:
             encoded = encode(command, self._machine(), principal)
-            pending = self._outbox.submit(encoded, timeout_s, *self._turn_of(command, principal))
+            pending = self._outbox.submit(encoded, timeout_s, *self._turn_of(command, principal, lane))
         except ClusterError as error:
             self._failures[error.code] += 1
             raise
@@ -281,14 +284,15 @@ class ClientRequests:
         self._request_flush()
         return pending
 
-    def _turn_of(self, command: Command, principal: str) -> tuple[str, str]:
+    def _turn_of(self, command: Command, principal: str, lane: str) -> tuple[str, str]:
         """Return the lane of a command, "" if it has none, and who shares in what has load (`QueueTurn`).
 
-        What a stream numbers keeps its order, and the end of its session comes behind that. Nothing else
-        needs it, as over HTTP a connection asks for one thing at a time; and a keepalive must not wait.
+        What a stream numbers keeps its order, and the end of its session comes behind that; so does what a
+        client of Redis sends without waiting for answers. Nothing else needs it, as over HTTP a connection
+        asks for one thing at a time; and a keepalive must not wait.
         """
         if not isinstance(command, Numbered | CloseSession):
-            return "", principal
+            return lane, principal
         # Of a frame nobody says who asks, if that is whose session it is.
         return command.session_id, principal or self._machine().owner_of(command.session_id)
 

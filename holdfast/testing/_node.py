@@ -87,8 +87,11 @@ class MemoryNode:
         self._check(timeout_s)
         return self._apply(on_behalf(principal, command))
 
-    def begin(self, command: Command, timeout_s: float, principal: str = "") -> asyncio.Future[Answer]:
+    def begin(
+        self, command: Command, timeout_s: float, principal: str = "", lane: str = ""
+    ) -> asyncio.Future[Answer]:
         """Apply one command."""
+        del lane
         self._check(timeout_s)
         begun: asyncio.Future[Answer] = self._loop.create_future()
         begun.set_result(self._apply(on_behalf(principal, command)))

@@ -28,10 +28,15 @@ from lab.chaos.targets.somewhere import SomewhereTarget
 from lab.chaos.targets.target import LabFailure, Target
 from lab.chaos.timeline import write_timeline
 from lab.chaos.workloads.catalogue import WORKLOADS
+from lab.chaos.workloads.reach import Reach
 from scripts.lib import guardian
 
 LAB_FAILED: Final = 2
 """The exit code when the lab could not be built, or was asked for what there is not."""
+
+CLIENTS: Final = {"redis-py": "redis/0/", "pottery": "redis/0/redlock:"}
+"""The libraries for Redis that `--client` knows, with how the names of their locks begin. They are imported
+only when one is asked for."""
 
 GAVE_TOO_MUCH: Final = 3
 """The exit code for a budget that was not kept."""
@@ -45,6 +50,7 @@ examples:
   scripts/chaos --minutes 10 --seed 7                 the same schedule again
   scripts/chaos --only kill-leader,pause-leader
   scripts/chaos --target compose --minutes 5          containers (after deploy/build-image)
+  scripts/chaos --client redis-py                     locks of an unmodified library for Redis
   scripts/chaos list                                  all faults and what they need
   scripts/chaos check DIR                             check a recorded history again
   scripts/chaos timeline DIR                          look at it in a browser
@@ -91,6 +97,11 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--no-faults", action="store_true", help="break nothing")
     parser.add_argument("--schedule", type=Path, help="a file of faults instead of a drawn schedule")
     parser.add_argument("--workloads", type=_words, help=f"only some of: {', '.join(WORKLOADS)}")
+    parser.add_argument(
+        "--client",
+        choices=CLIENTS,
+        help="clients of Redis with this library, beside `reach`, instead of all workloads",
+    )
     parser.add_argument("--clients", type=float, default=1.0, help="times the usual number (default 1)")
     parser.add_argument("--budget-factor", type=float, default=1.0, help="times the usual longest gaps")
     parser.add_argument("--dir", type=Path, help="where the history is kept (default: a new directory)")
@@ -154,7 +165,7 @@ def _run(options: argparse.Namespace) -> int:
         return run_teeth(options.only, options.seed, options.dir)
     seed = secrets.randbelow(10**6) if options.seed is None else options.seed
     faults = _picked(FAULTS, options.only, "fault")
-    workloads = _picked(WORKLOADS, options.workloads, "workload")
+    workloads = _workloads(options)
     target = _target(options)
     directory = options.dir or Path(f"chaos-{os.getpid()}-{seed}")
     with guardian.guarded():
@@ -234,10 +245,25 @@ def _clean(options: argparse.Namespace) -> int:
     return 0
 
 
+def _workloads(options: argparse.Namespace) -> dict[str, type[Workload]]:
+    """Return the workloads that were asked for. Raises LabFailure."""
+    if options.client is None:
+        return _picked(WORKLOADS, options.workloads, "workload")
+    try:
+        from lab.chaos.workloads.redis_locks import LIBRARIES  # noqa: PLC0415
+    except ImportError as error:
+        raise LabFailure(f"--client needs the libraries of the group `faces`: {error}") from error
+    return {options.client: LIBRARIES[options.client], Reach.name: Reach}
+
+
 def _target(options: argparse.Namespace) -> Target:
     """Return what is to be broken. Raises LabFailure."""
+    if options.client is not None and options.target != "processes":
+        raise LabFailure(
+            "--client works with --target processes alone: other nodes serve no clients of Redis"
+        )
     if options.target == "processes":
-        return ProcessTarget(options.nodes)
+        return ProcessTarget(options.nodes, redis_names=CLIENTS.get(options.client, ""))
     if options.target == "netns":
         return NetnsTarget(options.nodes)
     if options.target == "compose":

@@ -32,6 +32,8 @@ JUST_BEFORE_NS = 200_000_000
 the last answer came just before."""
 REACH = "reach"
 """The workload that is there for this."""
+SPARES_PROCESSES = frozenset({"pause-leader", "pause-follower", "stutter", "slow-disk", "transfer-storm"})
+"""Faults of local processes in which each goes on, or goes on later."""
 DECIDED = "lock-held"
 """The refusal that only a serving cluster gives: here, of a lock that a client got without hearing of it."""
 
@@ -81,6 +83,14 @@ class ClusterClock:
             for fault in self._faults
             if fault.begin_ns < operation.return_ns and operation.call_ns < fault.end_ns
             for place in fault.where
+        )
+
+    def was_ended(self, operation: Operation) -> bool:
+        """Whether the process of any node may have ended meanwhile: what it alone knew is lost."""
+        return any(
+            fault.what not in SPARES_PROCESSES
+            for fault in self._faults
+            if fault.begin_ns < self.settled_ns(operation) and operation.call_ns < fault.end_ns
         )
 
     def after(self, from_ns: int, lasts_ns: int) -> int:

@@ -40,6 +40,8 @@ class Lab:
         of clients, never below one.
         """
         self.nodes = dict(nodes)
+        self.redis_ports: dict[str, int] = {}
+        """Where nodes serve clients of Redis on this machine, if they do."""
         self.history = history
         self.seed = seed
         self.prefix = prefix or f"chaos-{secrets.token_hex(3)}"

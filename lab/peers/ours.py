@@ -9,11 +9,14 @@ from typing import Any, Final
 from urllib.parse import urlsplit
 
 from lab.loads.load import TTL_MS
+from lab.peers import redis
 from lab.peers.closed_loop import Lean
 from lab.peers.connection import Address
 from lab.peers.ours_clients import OverHttp, OverStream, UpgradePendingError
 from lab.peers.system import Running, Way
+from scripts.lib.ports import HOST
 from scripts.local_cluster import ClusterFailure, LocalCluster
+from scripts.redis_cluster import RedisCluster
 
 NAME: Final = "holdfast"
 HTTP, STREAM = "holdfast-http", "holdfast-stream"
@@ -38,8 +41,13 @@ class Holdfast:
     def running(self, directory: Path, workers: int) -> Iterator[Running]:
         """Start three nodes, as `scripts/cluster up` does."""
         del workers
-        with LocalCluster.up(directory / "cluster", nodes=NODES) as cluster:
-            yield Running([node.pid for node in cluster.nodes()], ways(cluster))
+        with RedisCluster.up_with_redis(directory / "cluster", nodes=NODES) as cluster:
+            leader = cluster.leader()
+            found = [Address(HOST, port) for _, port in sorted(cluster.redis_ports.items())]
+            # The leader comes first: the one connection is with it, as the stream is.
+            found.insert(0, found.pop(sorted(cluster.redis_ports).index(leader)))
+            as_redis = redis.ways("holdfast-redis", "Holdfast, as Redis", found)
+            yield Running([node.pid for node in cluster.nodes()], [*ways(cluster), *as_redis])
 
 
 def ways(cluster: LocalCluster) -> list[Way]:

@@ -84,6 +84,21 @@ class Locks(Connection):
         return used
 
 
+def ways(key: str, title: str, addresses: Sequence[Address]) -> list[Way]:
+    """Return the ways of asking whoever speaks the protocol of Redis at these addresses."""
+
+    async def own(workers: int) -> Sequence[Lean]:
+        return [await Locks.open(addresses[number % len(addresses)]) for number in range(workers)]
+
+    async def shared(_: int) -> Sequence[Lean]:
+        return [await Locks.open(addresses[0])]
+
+    return [
+        Way(key, f"{title}, a connection each", own),
+        Way(f"{key}-shared", f"{title}, one connection", shared),
+    ]
+
+
 class Redis:
     """Redis, one node."""
 
@@ -112,22 +127,10 @@ class Redis:
         }
         argv = [path, *(word for key, value in options.items() for word in (f"--{key}", value))]
 
-        async def own(workers: int) -> Sequence[Lean]:
-            return [await Locks.open(address) for _ in range(workers)]
-
-        async def shared(_: int) -> Sequence[Lean]:
-            return [await Locks.open(address)]
-
         with programs(self.name) as started:
             started.start(argv, directory / "log")
             started.wait(lambda: _answers(address))
-            yield Running(
-                started.pids,
-                [
-                    Way("redis", "Redis, a connection each", own),
-                    Way("redis-shared", "Redis, one connection", shared),
-                ],
-            )
+            yield Running(started.pids, ways("redis", "Redis", [address]))
 
 
 def _answers(address: Address) -> bool:

@@ -101,6 +101,22 @@ def test_a_cluster_that_is_well_is_clean_under_faults(tmp_path: Path) -> None:
     assert again.returncode == CLEAN, again.stdout + again.stderr
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("library", ["redis-py", "pottery"])
+def test_locks_of_libraries_for_redis_are_clean_under_faults(tmp_path: Path, library: str) -> None:
+    """Their grants have tokens, and none is left behind."""
+    pytest.importorskip("pottery", reason="needs pottery: scripts/test --all installs it")
+    (tmp_path / "schedule").write_text(SCHEDULE)
+    done = chaos(
+        tmp_path,
+        *("--client", library, "--minutes", "0.4", "--seed", "1", "--schedule", "schedule"),
+        *("--dir", "run", "--budget-factor", "10"),
+    )
+    assert done.returncode == CLEAN, done.stdout + done.stderr
+    operations = read_history(tmp_path / "run" / "history.jsonl").of(library)
+    assert sum(item.kind == "acquire" and item.outcome == "ok" for item in operations) > 100
+
+
 def test_a_history_that_breaks_a_promise_is_red(tmp_path: Path) -> None:
     """What no cluster may answer, put into the recorded history of a real one."""
     done = chaos(tmp_path, "--minutes", "0.15", "--seed", "1", "--no-faults", "--dir", "run")

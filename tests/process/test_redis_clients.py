@@ -14,7 +14,9 @@ from typing import Any, Final
 import pytest
 import redis
 import redis.asyncio
+from redis.backoff import NoBackoff
 from redis.exceptions import LockError, LockNotOwnedError, RedisError
+from redis.retry import Retry
 
 from scripts.lib import ports
 from tests.process.nodes import bring_all_back
@@ -318,13 +320,15 @@ class Record:
     lock: threading.Lock = field(default_factory=threading.Lock)
     errors: list[str] = field(default_factory=list)
     grants_count: int = 0
+    pipelines_count: int = 0
 
 
 def test_while_the_leader_is_killed_every_five_seconds(nodes: RedisCluster) -> None:
-    """No token has two holders, tokens rise, and no lock is stuck for longer than its lease."""
+    """No token has two holders, tokens rise, pipelines keep their order, and no lock is stuck."""
     record, is_over = Record(), threading.Event()
-    with ThreadPoolExecutor(WORKERS_COUNT) as pool:
+    with ThreadPoolExecutor(WORKERS_COUNT + 1) as pool:
         working = [pool.submit(work, nodes, number, record, is_over) for number in range(WORKERS_COUNT)]
+        working.append(pool.submit(pipe, nodes, record, is_over))
         try:
             ends_at_s = time.monotonic() + RUN_S
             while time.monotonic() < ends_at_s:
@@ -336,6 +340,7 @@ def test_while_the_leader_is_killed_every_five_seconds(nodes: RedisCluster) -> N
             is_over.set()
         for each in working:
             each.result()
+    assert record.pipelines_count > 20
     owners = dict(record.tokens)
     assert len(owners) == len(record.tokens), "a token was told to two holders"
     assert record.grants_count > 20
@@ -371,5 +376,29 @@ def work(nodes: RedisCluster, number: int, record: Record, is_over: threading.Ev
             lock.release()
         except (RedisError, OSError) as error:
             record.errors.append(repr(error))
+    for client in clients:
+        client.close()
+
+
+def pipe(nodes: RedisCluster, record: Record, is_over: threading.Event) -> None:
+    """Send commands on one key together, which are begun together, too: each meets what those before did."""
+    release = "if redis.call('get',KEYS[1])==ARGV[1] then return redis.call('del',KEYS[1]) else return 0 end"
+    options: dict[str, Any] = {"socket_timeout": 10, "retry": Retry(NoBackoff(), 0)}
+    clients = [nodes.client(node_id, **options) for node_id in ("n1", "n2", "n3")]
+    turn = 0
+    while not is_over.is_set():
+        turn += 1
+        key, one, two = f"piped-{turn}", f"one-{turn:016}", f"two-{turn:016}"
+        pipeline = clients[turn % len(clients)].pipeline(transaction=False)
+        for taken, ended in ((one, two), (two, one)) * 10:
+            pipeline.set(key, taken, nx=True, px=30_000)
+            pipeline.eval(release, 1, key, ended)
+            pipeline.eval(release, 1, key, taken)
+        try:
+            assert pipeline.execute() == [True, 0, 1] * 20
+        except (RedisError, OSError) as error:
+            record.errors.append(repr(error))
+        else:
+            record.pipelines_count += 1
     for client in clients:
         client.close()

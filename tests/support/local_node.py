@@ -45,13 +45,15 @@ class LocalNode(MemoryNode):
         self.cancelled = asyncio.Event()
         self.transfers: list[str | None] = []
 
-    def begin(self, command: Command, timeout_s: float, principal: str = "") -> asyncio.Future[LocalAnswer]:
+    def begin(
+        self, command: Command, timeout_s: float, principal: str = "", lane: str = ""
+    ) -> asyncio.Future[LocalAnswer]:
         """Apply one command. With `holds_outcomes` the test says when, and sets the outcome itself."""
         if self.holds_outcomes:
             self._check(timeout_s)
             begun: asyncio.Future[LocalAnswer] = asyncio.get_running_loop().create_future()
         else:
-            begun = super().begin(command, timeout_s, principal)
+            begun = super().begin(command, timeout_s, principal, lane)
         self.begun.append((command, begun))
         return begun
 

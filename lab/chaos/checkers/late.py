@@ -2,7 +2,8 @@
 
 Cluster time passes while the cluster serves. So a silence, in which nobody was answered because of a fault,
 makes everything later by as much; while nothing is broken there is no excuse. A request that was lost excuses
-others only until what it may have been granted is over.
+others only until what it may have been granted is over. That is sooner where a node that lives says how soon
+it gives back what nobody knows of: then there are no ghosts, which hold a lock that is nobody's.
 """
 
 from collections.abc import Iterator
@@ -107,6 +108,8 @@ class _Lives:
         for lost in self._history.operations:
             if lost.kind in ACQUIRES and lost.lost:
                 lasts_ms = lost.arguments.get("wait_ms", 0) + lost.arguments.get("ttl_ms", 0)
+                if not self._clock.was_ended(lost):
+                    lasts_ms = min(lasts_ms, lost.arguments.get("given_back_ms", lasts_ms))
                 end_ns = self._clock.after(self._clock.settled_ns(lost), lasts_ms * 1_000_000)
                 end_ns = max(end_ns, self._end_ns(lost.arguments.get("session", "")))
                 yield Life(

@@ -8,16 +8,19 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import ClassVar, Final
 
+from lab.chaos.history import HistoryWriter
+from lab.chaos.lab import Lab
 from lab.chaos.shim.control import ShimFailure, build
 from lab.chaos.targets.target import LabFailure, Target
 from scripts.lib import cluster_file, guardian, ports
-from scripts.local_cluster import ClusterFailure, LocalCluster
+from scripts.local_cluster import ClusterFailure
+from scripts.redis_cluster import RedisCluster
 
 PREFIX: Final = "holdfast-chaos-"
 """How the lab's temporary directories begin."""
 
 
-class LabCluster(LocalCluster):
+class LabCluster(RedisCluster):
     """A local cluster whose nodes may be started in another way each. Keep one object for a whole run."""
 
     def __init__(self, directory: Path | str) -> None:
@@ -60,9 +63,20 @@ class ProcessTarget(Target):
 
     name: ClassVar = "processes"
 
-    def __init__(self, nodes: int, directory: Path | None = None, extra_args: Sequence[str] = ()) -> None:
-        """Put everything into `directory`, or into a temporary one that goes at the end."""
+    def __init__(
+        self,
+        nodes: int,
+        directory: Path | None = None,
+        extra_args: Sequence[str] = (),
+        *,
+        redis_names: str = "",
+    ) -> None:
+        """Put everything into `directory`, or into a temporary one that goes at the end.
+
+        With `redis_names`, nodes serve clients of Redis, and all names of the run begin with that.
+        """
         super().__init__()
+        self._redis_names = redis_names
         self._count = nodes
         self._directory = directory
         self._extra_args = extra_args
@@ -98,7 +112,15 @@ class ProcessTarget(Target):
 
     def _start(self, directory: Path) -> LabCluster:
         """Start a new cluster in a directory. Raises what `open` turns into LabFailure."""
-        return LabCluster.up(directory, nodes=self._count, extra_args=self._extra_args)
+        start = LabCluster.up_with_redis if self._redis_names else LabCluster.up
+        return start(directory, nodes=self._count, extra_args=self._extra_args)
+
+    def lab(self, history: HistoryWriter, *, seed: int, scale: float) -> Lab:
+        """Return the cluster as clients see it, those of Redis as well."""
+        lab = super().lab(history, seed=seed, scale=scale)
+        lab.prefix = self._redis_names + lab.prefix
+        lab.redis_ports = self.cluster.redis_ports
+        return lab
 
     def _build_library(self, directory: Path) -> None:
         """Make disks and clocks bendable, or say why they are not."""

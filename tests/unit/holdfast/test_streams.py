@@ -394,8 +394,8 @@ async def test_the_end_of_a_session_does_not_say_what_was_done_before() -> None:
         node, begin = way.served.node, way.served.node.begin
         frames: list[Any] = []
 
-        def lose_the_first(command: Any, timeout_s: float, principal: str = "") -> Any:
-            begun = begin(command, timeout_s, principal)
+        def lose_the_first(command: Any, timeout_s: float, principal: str = "", lane: str = "") -> Any:
+            begun = begin(command, timeout_s, principal, lane)
             if isinstance(command, Numbered):
                 frames.append(begun)
                 if len(frames) == 1:
@@ -417,9 +417,9 @@ async def test_what_is_on_its_way_is_not_overtaken() -> None:
         node, begin = way.served.node, way.served.node.begin
         late: list[tuple[Any, float, str]] = []
 
-        def hold_back(command: Any, timeout_s: float, principal: str = "") -> Any:
+        def hold_back(command: Any, timeout_s: float, principal: str = "", lane: str = "") -> Any:
             if not isinstance(command, Numbered):
-                return begin(command, timeout_s, principal)
+                return begin(command, timeout_s, principal, lane)
             late.append((command, timeout_s, principal))
             return asyncio.get_running_loop().create_future()
 
@@ -438,8 +438,8 @@ def _in_doubt_for_good(way: Way, monkeypatch: pytest.MonkeyPatch) -> "asyncio.Ta
     """Ask over a stream that ends before the answer, and let nobody answer that its session has ended."""
     node, begin = way.served.node, way.served.node.begin
 
-    def lose(command: Any, timeout_s: float, principal: str = "") -> Any:
-        begun = begin(command, timeout_s, principal)
+    def lose(command: Any, timeout_s: float, principal: str = "", lane: str = "") -> Any:
+        begun = begin(command, timeout_s, principal, lane)
         if not isinstance(command, Numbered):
             return begun
         assert way.link._task is not None

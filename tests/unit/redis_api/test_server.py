@@ -15,8 +15,9 @@ from http_api.server.request_rates import RequestRates
 from lockapi.gateway import Gateway
 from lockstate.machine import LockMachine
 from lockstate.words.commands import Acquire, Command, MayWait
-from redis_api import left_grants, table
+from redis_api import left_grants, quick, table
 from redis_api.client import Face
+from redis_api.connection import Commands
 from redis_api.resp import COMMAND_BYTES_MAX
 from redis_api.server import RedisServer
 from tests.support.local_node import LocalAnswer, LocalNode
@@ -61,6 +62,22 @@ class SlowNode(LocalNode):
         await self.answers.wait()
         if self.lost is not None:
             raise self.lost
+
+    def begin(
+        self, command: Command, timeout_s: float, principal: str = "", lane: str = ""
+    ) -> asyncio.Future[LocalAnswer]:
+        """Apply a command at once, and answer when the test lets it."""
+        begun = super().begin(command, timeout_s, principal, lane)
+        if not isinstance(command, Acquire) or (self.answers.is_set() and self.lost is None):
+            return begun
+
+        async def answer() -> LocalAnswer:
+            await self.answers.wait()
+            if self.lost is not None:
+                raise self.lost
+            return begun.result()
+
+        return asyncio.ensure_future(answer())
 
     async def read(self, query: Callable[[LockMachine], T], timeout_s: float) -> T:
         """Look at the state, and answer when the test lets it."""
@@ -120,7 +137,7 @@ class Served:
             "1",
             lambda: self.starting,
         )
-        self.redis = RedisServer(self.face, self.room, table.answer)
+        self.redis = RedisServer(self.face, self.room, Commands(table.answer, quick.begin, quick.finish))
         self.port = 0
 
     @contextlib.asynccontextmanager

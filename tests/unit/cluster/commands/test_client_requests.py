@@ -32,9 +32,11 @@ from lockstate.words.commands import (
     OpenSession,
     PutCell,
     Release,
+    ReleaseByValue,
     TakeRate,
 )
 from lockstate.words.ids import AttemptId, HoldId, OwnerName, SessionId
+from lockstate.words.kinds import HoldKind
 from lockstate.words.modes import Mode
 from lockstate.words.results import Cancelled, Done, Granted, Queued, RateTaken, Reason, Refused, Result
 
@@ -761,6 +763,20 @@ async def test_what_a_stream_numbers_keeps_its_order(monkeypatch: pytest.MonkeyP
     assert faces.sent() == [first, kept, other]
     faces.answer(1, Done())
     assert faces.sent() == [second, third, ends]
+
+
+async def test_a_lane_keeps_the_order_of_what_is_begun_in_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where a command makes nodes do so much that it has to wait for its turn; others go at once."""
+    monkeypatch.setattr("cluster.commands.outbox.REST_S_MAX", 0)
+    faces = _Faces()
+    first, second = [ReleaseByValue("n", f"{number}" * 90_000, HoldKind.LOCK) for number in (1, 2)]
+    third, other = [ReleaseByValue("n", f"{number}", HoldKind.LOCK) for number in (3, 4)]
+    for command in (first, second, third):
+        faces.requests.begin(command, LONG_S, lane="redis-1")
+    faces.requests.begin(other, LONG_S, lane="redis-2")
+    assert faces.sent() == [first, other]
+    faces.answer(1, Done())
+    assert faces.sent() == [second, third]
 
 
 async def test_a_principal_has_one_share_of_what_makes_nodes_do_much() -> None:

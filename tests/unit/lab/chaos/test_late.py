@@ -58,6 +58,19 @@ def test_a_lost_request_excuses_while_it_may_be_granted() -> None:
     assert objections(script, broken=(500, 1_200)) == 0
 
 
+@pytest.mark.parametrize(("what", "is_late"), [("", True), ("pause-leader", True), ("kill-leader", False)])
+def test_a_node_that_lives_gives_back_what_nobody_knows_of(what: str, *, is_late: bool) -> None:
+    """Where a request says how soon; a process that ended has forgotten it."""
+    script = Script()
+    script.add("acquire", "a", 0, 1_000, "unknown", owner="x", ttl_ms=60_000, given_back_ms=500)
+    for call in range(0, 3_600, 100):
+        script.grant(f"o{call}", 3 + call, call, call + 5, name=f"o/{call}")
+    script.refused("y", 3_490, 3_495)
+    assert objections(script, broken=(500, 600) if what else None, what=what) == 0
+    script.refused("y", 3_520, 3_525)
+    assert objections(script, broken=(500, 600) if what else None, what=what) == is_late
+
+
 def test_a_lost_renewal_may_have_been_one() -> None:
     """The lease counts from when the renewal had its effect at the latest."""
     script = Script()

@@ -1,0 +1,137 @@
+"""Commands that a client sends without waiting: begun together, in order, and each followed by itself."""
+
+import asyncio
+
+from cluster.errors import OutcomeUnknown
+from redis_api import connection
+from tests.unit.http_api.serving import until
+from tests.unit.redis_api.test_server import VALUE, Connected, serving
+
+RELEASE = "if redis.call('get',KEYS[1])==ARGV[1] then return redis.call('del',KEYS[1]) else return 0 end"
+OTHER = b"fedcba9876543210"
+
+
+def take(client: Connected, key: str, value: bytes = VALUE) -> None:
+    """Ask for a lock."""
+    client.send("SET", key, value, "NX", "PX", 30_000)
+
+
+async def test_a_pipeline_has_the_effects_of_one_command_after_the_other() -> None:
+    """On one key as well, and with commands among them that are carried out alone."""
+    async with serving() as served, served.client() as client:
+        take(client, "k")
+        take(client, "k", OTHER)
+        client.send("EVAL", RELEASE, 1, "k", OTHER)
+        client.send("EVAL", RELEASE, 1, "k", VALUE)
+        take(client, "k", OTHER)
+        client.send("GET", "k")
+        client.send("SELECT", 1)
+        take(client, "k")
+        client.send("EVALSHA", "0" * 40, 1, "k", VALUE)
+        client.send("GET", "k")
+        answers = [await client.read() for _ in range(10)]
+        assert answers[:8] == ["+OK", None, 0, 1, "+OK", OTHER, "+OK", "+OK"]
+        assert answers[8].startswith("-NOSCRIPT ")
+        assert answers[9] == VALUE
+
+
+async def test_what_is_one_step_is_begun_before_others_are_answered() -> None:
+    """Anything else waits for the answers to all before it."""
+    async with serving() as served, served.client() as client:
+        served.node.answers.clear()
+        for key in "abc":
+            take(client, key)
+        client.send("GET", "a")
+        take(client, "d")
+        await until(lambda: len(served.holders) == 3)
+        assert "GET" not in served.face.commands
+        served.node.answers.set()
+        assert [await client.read() for _ in range(5)] == ["+OK", "+OK", "+OK", VALUE, "+OK"]
+
+
+async def test_so_much_is_under_way_at_a_time() -> None:
+    """What is more is begun when the first ones are answered; others have their turn meanwhile."""
+    async with serving() as served, served.client() as client, served.client() as other:
+        served.node.answers.clear()
+        for number in range(connection.WINDOW_COUNT + 10):
+            take(client, f"k{number}")
+        await until(lambda: len(served.holders) == connection.WINDOW_COUNT)
+        take(other, "other")
+        await until(lambda: len(served.holders) == connection.WINDOW_COUNT + 1)
+        served.node.answers.set()
+        assert [await client.read() for _ in range(connection.WINDOW_COUNT + 10)] == ["+OK"] * (
+            connection.WINDOW_COUNT + 10
+        )
+
+
+async def test_an_unknown_outcome_is_answered_by_nothing_and_nothing_behind_it() -> None:
+    """What was before it has its answer; what those behind it took is given back."""
+    async with serving() as served, served.client() as client:
+        assert await client.ask("SET", "first", VALUE, "NX", "PX", 30_000) == "+OK"
+        client.send("EVAL", RELEASE, 1, "first", VALUE)
+        served.node.lost = OutcomeUnknown("no outcome")
+        take(client, "lost")
+        take(client, "also-lost")
+        assert await client.read() == 1
+        assert await client.is_over()
+        await until(lambda: not served.holders)
+
+
+async def test_each_lock_of_a_pipeline_is_found_by_who_asks_again() -> None:
+    """The client left before any answer could be written, and comes back with the same values."""
+    async with serving() as served:
+        served.node.answers.clear()
+        async with served.client() as client:
+            take(client, "a")
+            take(client, "b", OTHER)
+            await until(lambda: len(served.holders) == 2)
+        await until(lambda: served.face.clients_count == 0)
+        tokens = served.holders
+        async with served.client() as client:
+            take(client, "a")
+            take(client, "b", OTHER)
+            served.node.answers.set()
+            assert [await client.read() for _ in range(2)] == ["+OK", "+OK"]
+        assert served.holders == tokens
+        assert served.face.left.adopted_count == 2
+
+
+async def test_what_is_no_command_is_refused_behind_the_answers() -> None:
+    """Also to what was begun and is not over."""
+    async with serving() as served, served.client() as client:
+        served.node.answers.clear()
+        take(client, "a")
+        client.writer.write(b"*1\r\n:1\r\n")
+        await until(lambda: len(served.holders) == 1)
+        served.node.answers.set()
+        assert await client.read() == "+OK"
+        assert (await client.read()).startswith("-ERR Protocol error: ")
+        assert await client.is_over()
+
+
+async def test_nothing_behind_quit_is_carried_out() -> None:
+    """It is the last command of a connection."""
+    async with serving() as served, served.client() as client:
+        take(client, "a")
+        client.send("QUIT")
+        take(client, "b")
+        assert [await client.read() for _ in range(2)] == ["+OK", "+OK"]
+        assert await client.is_over()
+        assert len(served.holders) == 1
+
+
+async def test_a_node_that_stops_answers_all_that_has_begun() -> None:
+    """And begins nothing more."""
+    async with serving() as served, served.client() as client:
+        served.node.answers.clear()
+        take(client, "a")
+        take(client, "b", OTHER)
+        await until(lambda: len(served.holders) == 2)
+        stopping = asyncio.ensure_future(served.redis.stop(5.0))
+        await asyncio.sleep(0)
+        take(client, "c")
+        served.node.answers.set()
+        assert [await client.read() for _ in range(2)] == ["+OK", "+OK"]
+        assert await client.is_over()
+        await stopping
+        assert len(served.holders) == 2
