@@ -59,9 +59,9 @@ class Client:
     """A connection, as commands know it."""
 
     __slots__ = (
-        "_gateway", "attempt", "credentials", "database", "face", "is_gone", "is_leaving", "library",
-        "library_version", "listening", "name", "number", "own", "place", "protocol", "queue", "transport",
-        "waiter", "watched",
+        "_gateway", "attempt", "credentials", "database", "face", "is_counted", "is_gone", "is_leaving",
+        "library", "library_version", "listening", "name", "number", "own", "place", "protocol", "queue",
+        "transport", "waiter", "watched",
     )  # fmt: skip
 
     def __init__(self, face: Face, place: Place, transport: asyncio.Transport, number: int) -> None:
@@ -71,6 +71,8 @@ class Client:
         """The holds that were taken on this connection, by their names."""
         self.attempt: Attempt | None = None
         """The attempt to take a hold whose answer has not been written."""
+        self.is_counted = False
+        """Whether the command at hand has been counted in the caller's requests a second."""
         self.is_leaving = False
         """Whether the connection ends behind the answer."""
         self.is_gone = False
