@@ -20,6 +20,7 @@ from redis_api.listeners import Listeners, Listening
 from redis_api.name_turns import NameTurns
 from redis_api.queue import Queue, Watched
 from redis_api.resp import Push, Reply, encode
+from redis_api.script_pace import ScriptPace
 from redis_api.scripts import Scripts
 
 OWN_COUNT_MAX: Final = 10_000
@@ -47,6 +48,7 @@ class Face:
     cursors: Cursors = field(default_factory=Cursors)
     waits: KeyWaits = field(default_factory=KeyWaits)
     turns: NameTurns = field(default_factory=NameTurns)
+    pace: ScriptPace = field(default_factory=ScriptPace)
     listeners: Listeners = field(default_factory=Listeners)
     commands: Counter[str] = field(default_factory=Counter)
     errors: Counter[str] = field(default_factory=Counter)
