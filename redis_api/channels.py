@@ -3,6 +3,7 @@
 A channel belongs to a database, and has the name that a key would have: rights are those of that name.
 """
 
+import asyncio
 import socket
 from typing import Final
 
@@ -16,8 +17,6 @@ from redis_api.resp import Push, Reply, Several
 
 COUNT_MAX: Final = 1_024
 """Channels and patterns together to which one connection may listen."""
-PATTERN_BYTES_MAX: Final = 512
-"""Bytes of a pattern: as many as a name has."""
 _PROBES: Final = ((socket.TCP_KEEPIDLE, 60), (socket.TCP_KEEPINTVL, 15), (socket.TCP_KEEPCNT, 4))
 """How the kernel finds out that a client is gone which says nothing: within two minutes."""
 
@@ -45,17 +44,23 @@ async def subscribe(client: Client, args: list[bytes]) -> Reply:
 async def psubscribe(client: Client, args: list[bytes]) -> Reply:
     """PSUBSCRIBE pattern [pattern ...]: told is only what the client may read."""
     needs.READ.check(client.gateway.rights)
-    if any(len(pattern) > PATTERN_BYTES_MAX for pattern in args):
-        raise CommandRefused(f"a pattern has at most {PATTERN_BYTES_MAX} bytes")
+    if any(len(pattern) > globs.BYTES_MAX for pattern in args):
+        raise CommandRefused(f"a pattern has at most {globs.BYTES_MAX} bytes")
     listening, database = client.listening, client.database
     new = [pattern for pattern in {*args} if (database, pattern) not in listening.patterns]
     _check_room(client, len(new))
+    compiled = {}
+    for pattern in new:
+        compiled[pattern] = globs.matcher(pattern)
+        await asyncio.sleep(0)  # all of them may take long
+    if client.is_gone:
+        return Several([])
     if not client.face.listeners.has_room_for(database, new):
         raise CommandRefused("clients of this node listen to too many different patterns", "TRYAGAIN")
     _hear(client)
     replies: list[Reply] = []
     for pattern in args:
-        listening.begin_pattern(database, pattern)
+        listening.begin_pattern(database, pattern, compiled.get(pattern))
         replies.append(Push([b"psubscribe", pattern, listening.count]))
     return Several(replies)
 
@@ -105,7 +110,7 @@ async def pubsub(client: Client, args: list[bytes]) -> Reply:
     word, rest = args[0].upper(), args[1:]
     listeners, rights = client.face.listeners, client.gateway.rights
     if word == b"CHANNELS" and len(rest) <= 1:
-        meant = globs.matcher(rest[0][:PATTERN_BYTES_MAX] if rest else b"*")
+        meant = globs.matcher(rest[0][: globs.BYTES_MAX] if rest else b"*")
         seen = [spelled.channel_of(name) for name in listeners.of_names if rights.covers(Right.READ, name)]
         here = [channel for database, channel in filter(None, seen) if database == client.database]
         return [channel for channel in here if meant.fullmatch(channel)]

@@ -20,6 +20,7 @@ from redis_api.listeners import Listeners, Listening
 from redis_api.name_turns import NameTurns
 from redis_api.queue import Queue, Watched
 from redis_api.resp import Push, Reply, encode
+from redis_api.script_pace import ScriptPace
 from redis_api.scripts import Scripts
 
 OWN_COUNT_MAX: Final = 10_000
@@ -47,6 +48,7 @@ class Face:
     cursors: Cursors = field(default_factory=Cursors)
     waits: KeyWaits = field(default_factory=KeyWaits)
     turns: NameTurns = field(default_factory=NameTurns)
+    pace: ScriptPace = field(default_factory=ScriptPace)
     listeners: Listeners = field(default_factory=Listeners)
     commands: Counter[str] = field(default_factory=Counter)
     errors: Counter[str] = field(default_factory=Counter)
@@ -59,9 +61,9 @@ class Client:
     """A connection, as commands know it."""
 
     __slots__ = (
-        "_gateway", "attempt", "credentials", "database", "face", "is_gone", "is_leaving", "library",
-        "library_version", "listening", "name", "number", "own", "place", "protocol", "queue", "transport",
-        "waiter", "watched",
+        "_gateway", "attempt", "credentials", "database", "face", "is_counted", "is_gone", "is_leaving",
+        "library", "library_version", "listening", "name", "number", "own", "place", "protocol", "queue",
+        "transport", "waiter", "watched",
     )  # fmt: skip
 
     def __init__(self, face: Face, place: Place, transport: asyncio.Transport, number: int) -> None:
@@ -71,6 +73,8 @@ class Client:
         """The holds that were taken on this connection, by their names."""
         self.attempt: Attempt | None = None
         """The attempt to take a hold whose answer has not been written."""
+        self.is_counted = False
+        """Whether the command at hand has been counted in the caller's requests a second."""
         self.is_leaving = False
         """Whether the connection ends behind the answer."""
         self.is_gone = False

@@ -1,6 +1,10 @@
 r"""Patterns as Redis has them: `*`, `?`, sets in brackets, and `\` before what means itself."""
 
 import re
+from typing import Final
+
+BYTES_MAX: Final = 512
+"""Bytes of a pattern: as many as a name has. Many of them take long to read, and the node waits for that."""
 
 
 def matcher(pattern: bytes) -> "re.Pattern[bytes]":
@@ -57,8 +61,14 @@ def _set(pattern: bytes, at: int) -> tuple[bytes, int]:
             continue
         members.add(pattern[at])
         at += 1
-    if is_not:
-        members = set(range(256)) - members
     if not members:
-        return b"(?!)", at + 1
-    return b"[" + b"".join([b"\\x%02x" % member for member in sorted(members)]) + b"]", at + 1
+        return b"." if is_not else b"(?!)", at + 1
+    ranges = b"".join([b"\\x%02x-\\x%02x" % ends for ends in _runs(members)])
+    return b"[%b%b]" % (b"^" * is_not, ranges), at + 1
+
+
+def _runs(members: set[int]) -> list[tuple[int, int]]:
+    """Return the first and the last of all that follow each other: few, or the pattern is long itself."""
+    firsts = sorted([member for member in members if member - 1 not in members])
+    lasts = sorted([member for member in members if member + 1 not in members])
+    return [*zip(firsts, lasts, strict=True)]

@@ -109,6 +109,8 @@ def evaluating(*, by_hash: bool = False, writes: bool = True) -> Handler:
         one = scripted.asked(client, args, by_hash=by_hash, writes=writes)
         if isinstance(one.script, Script):
             return await holds.run(client, one.script, one.keys, one.args)
-        return await transact(client, scripted.program_of(one), may_write=one.writes)
+        await client.face.pace.wait(client.timeout_s / 2)
+        # As one that writes, so that its time is known before the next one begins.
+        return await transact(client, scripted.program_of(one))
 
     return evaluate

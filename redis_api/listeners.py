@@ -4,7 +4,7 @@ import re
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
-from redis_api import globs, spelled
+from redis_api import spelled
 from redis_api.resp import Push
 
 PATTERNS_COUNT_MAX: Final = 1_000
@@ -69,12 +69,14 @@ class Listening:
         self.channels[name] = channel
         self._listeners.of_names.setdefault(name, {})[self] = None
 
-    def begin_pattern(self, database: int, pattern: bytes) -> None:
-        """Listen to all channels of a database that a pattern matches."""
+    def begin_pattern(self, database: int, pattern: bytes, compiled: "re.Pattern[bytes] | None") -> None:
+        """Listen to all channels of a database that a pattern matches; None if this client does already."""
         key = database, pattern
+        if compiled is None:
+            assert key in self.patterns, "a pattern that is new has been compiled"
+            return
         self.patterns[key] = None
-        if key not in self._listeners.of_patterns:
-            self._listeners.of_patterns[key] = _Pattern(globs.matcher(pattern), {})
+        self._listeners.of_patterns.setdefault(key, _Pattern(compiled, {}))
         self._listeners.of_patterns[key].listenings[self] = None
 
     def end(self, name: str) -> None:

@@ -87,15 +87,21 @@ def _sandbox() -> bytes:
 
 def check(program: Program) -> None:
     """Compile a script. Raises CommandRefused."""
-    _run(program.source, -1, (), lambda _: None)
+    _run(program.source, -1, (), lambda _: None, SECONDS_MAX)
 
 
-def run(program: Program, keys: Sequence[bytes], args: Sequence[bytes], call: Call) -> Reply:
+def run(
+    program: Program,
+    keys: Sequence[bytes],
+    args: Sequence[bytes],
+    call: Call,
+    seconds: float = SECONDS_MAX,
+) -> Reply:
     """Run a script and return what it answers; an error that it raises is a Failure.
 
-    Raises CommandRefused, and what `call` raises.
+    `seconds` are what it may take. Raises CommandRefused, and what `call` raises.
     """
-    kind, *found = _run(program.source, len(keys), (*keys, *args), call)
+    kind, *found = _run(program.source, len(keys), (*keys, *args), call, seconds)
     if kind == b"done":
         return _Parts(found[0]).reply()
     assert kind == b"failed", kind
@@ -104,7 +110,9 @@ def run(program: Program, keys: Sequence[bytes], args: Sequence[bytes], call: Ca
     return _failure(text + f" script: {program.digest}, on {where}.".encode())
 
 
-def _run(source: bytes, keys_count: int, words: Sequence[bytes], call: Call) -> Any:
+def _run(source: bytes, keys_count: int, words: Sequence[bytes], call: Call, seconds: float) -> Any:
+    if seconds <= 0:
+        raise _too_long()
     library = _library()
     host = _Host(call)
     runtime = library.LuaRuntime(
@@ -118,7 +126,7 @@ def _run(source: bytes, keys_count: int, words: Sequence[bytes], call: Call) -> 
     host.runtime = runtime
     version = int("".join(f"{int(part):02x}" for part in SPOKEN_AS.split(".")), 16)
     try:
-        bounds = (_HOOK_COUNT, INSTRUCTIONS_MAX, SECONDS_MAX, SPOKEN_AS.encode(), version)
+        bounds = (_HOOK_COUNT, INSTRUCTIONS_MAX, seconds, SPOKEN_AS.encode(), version)
         program = runtime.execute(_sandbox(), host, *bounds)
         found = program(source, keys_count, *words)
     except library.LuaError as error:
@@ -133,10 +141,14 @@ def _run(source: bytes, keys_count: int, words: Sequence[bytes], call: Call) -> 
     if kind == b"syntax":
         raise CommandRefused(f"Error compiling script (new function): {rest[0].decode(errors='replace')}")
     if kind == b"time":
-        raise TooMuch(f"the script took more than {SECONDS_MAX * 1000:.0f} ms, or too many instructions")
+        raise _too_long()
     if kind == b"memory":
         raise TooMuch(f"the script needed more than {MEMORY_BYTES_MAX} bytes of memory")
     return kind, *rest
+
+
+def _too_long() -> TooMuch:
+    return TooMuch(f"the script took more than {SECONDS_MAX * 1000:.0f} ms, or too many instructions")
 
 
 def _no_attribute(*_: object) -> None:

@@ -117,6 +117,8 @@ class Overlay:
         self.database = client.database
         self._machine, self._commands = machine, commands
         self._slots: dict[str, Slot] = {}
+        self.scripts_s = 0.0
+        """Seconds of processor time that scripts have taken in it."""
         self.needs_new_state = False
         """Whether something was looked at that no compare can tell: a time that is left, several holders."""
 

@@ -16,6 +16,8 @@ from redis_api.queue import Queue, Watched
 from redis_api.resp import NO_LIST, OK, Reply, Status
 from redis_api.transact import transact
 
+SCRIPTS: Final = frozenset((b"EVAL", b"EVALSHA", b"EVAL_RO", b"EVALSHA_RO"))
+"""The commands that may run scripts."""
 WATCHED_COUNT_MAX: Final = 1_000
 """Keys that one connection watches."""
 
@@ -41,6 +43,8 @@ async def exec_(client: Client, args: list[bytes]) -> Reply:
             return NO_LIST, client.database
         return [_run(overlay, words) for words in queue.commands], overlay.database
 
+    if any([words[0].upper() in SCRIPTS for words in queue.commands]):  # noqa: C419 - few, and short
+        await client.face.pace.wait(client.timeout_s / 2)
     replies, client.database = await transact(client, program)
     return replies
 

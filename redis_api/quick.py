@@ -45,12 +45,14 @@ def begin(client: Client, words: list[bytes]) -> Started | None:
     try:
         client.admit()
         face.rates.take(client.principal or client.place.origin, needs.ACQUIRE)
+        client.is_counted = True
         started = _set(client, words) if name == b"SET" else _script(client, name, words)
     except (ProblemError, ClusterError, CommandRefused):
         return None
     if started is not None:
         started.name = name.decode()
         face.commands[started.name] += 1
+        client.is_counted = False
     return started
 
 

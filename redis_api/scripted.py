@@ -98,5 +98,11 @@ def _run(overlay: Overlay, one: Asked) -> Reply:
             return _NO_WRITES
         return overlay.call(words)
 
-    with overlay.all_or_nothing(one.args):
-        return lua.run(script, one.keys, one.args, call)
+    left_s, began_s = lua.SECONDS_MAX - overlay.scripts_s, time.process_time()
+    try:
+        with overlay.all_or_nothing(one.args):
+            return lua.run(script, one.keys, one.args, call, left_s)
+    finally:
+        took_s = time.process_time() - began_s
+        overlay.scripts_s += took_s
+        overlay.client.face.pace.took(took_s)

@@ -21,7 +21,6 @@ _SETTINGS: Final = {
     "save": "",
 }
 """What is true of a node, in the words of Redis."""
-_PATTERN_BYTES_MAX: Final = 100
 
 
 async def config(client: Client, args: list[bytes]) -> Reply:
@@ -34,7 +33,9 @@ async def config(client: Client, args: list[bytes]) -> Reply:
         )
     if not patterns:
         raise CommandRefused("wrong number of arguments for 'config|get' command")
-    asked = [globs.matcher(pattern[:_PATTERN_BYTES_MAX].lower()) for pattern in patterns]
+    if sum(map(len, patterns)) > globs.BYTES_MAX:
+        raise CommandRefused(f"patterns have at most {globs.BYTES_MAX} bytes together")
+    asked = [globs.matcher(pattern.lower()) for pattern in patterns]
     return {
         name: value
         for name, value in _SETTINGS.items()

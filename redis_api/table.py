@@ -172,6 +172,8 @@ async def answer(client: Client, words: list[bytes]) -> Reply:
     except Exception as error:  # noqa: BLE001 - what is unforeseen ends the connection
         client.note(error, label)
         reply = failure_of(error)
+    finally:
+        client.is_counted = False
     if isinstance(reply, Failure):
         client.face.errors[reply.code] += 1
     return reply
@@ -207,7 +209,7 @@ def _checked(client: Client, row: Command | None, name: bytes, words: list[bytes
         raise wrong_arity(row.name)
     if not row.in_start and (how_far := client.face.starting()):
         raise CommandRefused(f"Holdfast is loading: {how_far}", "LOADING")
-    if row.need is not None:
+    if row.need is not None and not client.is_counted:
         count = len(words) - 1 if row.keys == _ALL else 1
         client.face.rates.take(client.principal or client.place.origin, row.need, count)
     return row

@@ -82,9 +82,10 @@ class Kept:
         No line has a secret; what looks like one is cut all the same. Now, and once: many that ask for
         what is kept must not keep the node busy.
         """
-        if len(line) > _KEPT_CHARS_MAX:
-            line = line[:_KEPT_CHARS_MAX] + "..."
-        line = _without_secrets(line)
+        is_long = len(line) > _KEPT_CHARS_MAX
+        line = _without_secrets(line[:_KEPT_CHARS_MAX])
+        if is_long:
+            line = _CUT_SECRET.sub("", line) + "..."
         self.count += 1
         self._lines.append(line)
         self._bytes += sys.getsizeof(line)
@@ -94,6 +95,10 @@ class Kept:
     def shown(self) -> tuple[str, ...]:
         """Return them, the oldest first."""
         return tuple(self._lines.copy())
+
+
+_CUT_SECRET: Final = re.compile("[0-9a-fA-F]{1,31}$")
+"""What could be the rest of an id that goes on behind the end of what is kept."""
 
 
 def _without_secrets(line: str) -> str:

@@ -19,6 +19,9 @@ from redis_api.globs import matcher
         (b"*ab", [b"ab", b"aab", b"abab"], [b"aba"]),
         (b"h[ae]llo", [b"hello", b"hallo"], [b"hillo", b"h[ae]llo"]),
         (b"h[^e]llo", [b"hallo", b"h\nllo"], [b"hello"]),
+        (b"[^]", [b"a", b"\n"], [b"", b"ab"]),
+        (b"[^^a]", [b"b"], [b"^", b"a"]),
+        (b"[a^\\]]", [b"^", b"]", b"a"], [b"b"]),
         (b"h[c-a]", [b"ha", b"hb", b"hc"], [b"hd", b"h-"]),
         (b"[\\]-]", [b"]", b"-"], [b"\\"]),
         (b"[]a", [], [b"a", b"]a"]),
@@ -41,3 +44,11 @@ def test_no_pattern_takes_long() -> None:
     assert matcher(b"*a" * 200 + b"*b").fullmatch(b"a" * 512) is None
     assert matcher(b"*aaaaaaab" * 50).fullmatch(b"a" * 512) is None
     assert time.perf_counter() - began_s < 0.5
+
+
+def test_no_pattern_takes_long_to_read() -> None:
+    """A set that has nearly all bytes is short."""
+    began_s = time.process_time()
+    matcher(b"[^a]" * 128)
+    matcher(b"[!-\xff]" * 102)
+    assert time.process_time() - began_s < 0.05

@@ -1,6 +1,8 @@
 """Scripts that run on a node: one step each, with the caller's rights, alone and in transactions."""
 
 import asyncio
+import contextlib
+import time
 from typing import Final
 
 import pytest
@@ -180,3 +182,47 @@ async def test_others_are_served_between_two_scripts() -> None:
         assert (await bad.read()).startswith("-BUSY ")
         assert await asked == "+PONG"
         assert not bad.reader.at_eof()
+
+
+async def test_the_scripts_of_a_transaction_have_the_time_of_one() -> None:
+    """Otherwise a thousand of them would keep the node for a minute."""
+    async with serving() as served, served.client() as client:
+        client.send("MULTI")
+        for _ in range(20):
+            client.send("EVAL", ENDLESS, 1, "k")
+        client.send("EXEC")
+        began_s = time.process_time()
+        replies = [await client.read() for _ in range(22)][-1]
+        assert time.process_time() - began_s < 0.5
+        assert len(replies) == 20
+        assert all(reply.startswith("-BUSY ") for reply in replies)
+        assert await client.ask("GET", "k") is None
+
+
+async def test_scripts_have_a_part_of_the_time_of_a_node() -> None:
+    """Many clients with slow ones wait for each other; what runs no script does not."""
+    async with serving() as served, served.client() as client:
+        served.face.request_timeout_s = 0.1
+        assert await client.ask("EVAL", "return 1", 0) == 1
+        served.face.pace.took(60.0)
+        for command in ("EVAL", "EVAL_RO"):
+            said = await client.ask(command, "return 1", 0)
+            assert said.startswith("-BUSY this node runs scripts all the time")
+        assert await client.ask("MULTI") == "+OK"
+        assert await client.ask("EVAL", "return 1", 0) == "+QUEUED"
+        assert (await client.ask("EXEC")).startswith("-BUSY ")
+        assert await client.ask("MULTI") == "+OK"
+        assert await client.ask("SET", "k", "v") == "+QUEUED"
+        assert await client.ask("EXEC") == ["+OK"]
+
+
+async def test_slow_scripts_of_many_clients_come_one_by_one() -> None:
+    """Behind each the node rests for as long, so it does all else in time."""
+    async with serving() as served, contextlib.AsyncExitStack() as stack:
+        clients = [await stack.enter_async_context(served.client()) for _ in range(4)]
+        began_s, began_cpu_s = time.monotonic(), time.process_time()
+        for client in clients:
+            client.send("EVAL", ENDLESS, 1, "k")
+        said = await asyncio.gather(*[client.read() for client in clients])
+        assert all(reply.startswith("-BUSY the script took more than 50 ms") for reply in said)
+        assert time.monotonic() - began_s > 1.2 * (time.process_time() - began_cpu_s)

@@ -256,7 +256,10 @@ async def test_only_the_holder_changes_its_lease() -> None:
         (["SETNX", "k", "v"], "-ERR invalid-request: no_deadline: true: "),
         (["SET", "k" * 600, "v", "NX", "PX", "1000"], "-ERR name-too-long: "),
         (["GET"], "-ERR wrong number of arguments for 'get' command"),
-        (["SSUBSCRIBE", "k"], "-ERR unknown command 'SSUBSCRIBE': Holdfast is a lock service, and it has no "),
+        (
+            ["SSUBSCRIBE", "k"],
+            "-ERR unknown command 'SSUBSCRIBE': Holdfast is a lock service, and it has no ",
+        ),
         (["EXEC", "x"], "-ERR wrong number of arguments for 'exec' command"),
         (["EXEC"], "-ERR EXEC without MULTI"),
         (["DISCARD"], "-ERR DISCARD without MULTI"),
@@ -363,6 +366,18 @@ async def test_each_key_is_a_request() -> None:
     """A command of many keys counts as much as many commands."""
     async with serving(rates=RequestRates(10)) as served, served.client() as client:
         assert await client.ask("DEL", *[f"k{number}" for number in range(1_000)]) == 0
+        assert (await client.ask("GET", "k")).startswith("-TRYAGAIN too-many-requests: ")
+
+
+async def test_each_command_is_counted_once() -> None:
+    """Also one that looked as if it could be begun at once, and one that is refused."""
+    rates = RequestRates(10, now_s=lambda: 0.0)
+    async with serving(rates=rates) as served, served.client() as client:
+        assert await client.ask("SET", "k", "a string") == "+OK"
+        for _ in range(4):
+            assert await client.ask("SET", "k", VALUE, "NX", "PX", 30_000) is None
+            assert (await client.ask("SET", "k" * 600, VALUE, "NX", "PX", 1)).startswith("-ERR ")
+        assert await client.ask("GET", "k") == b"a string"
         assert (await client.ask("GET", "k")).startswith("-TRYAGAIN too-many-requests: ")
 
 

@@ -78,6 +78,15 @@ def test_the_newest_lines_are_kept() -> None:
     assert [len(line) for line in kept.shown()] == [8_195] * 3
 
 
+@pytest.mark.parametrize("shown_count", [1, 7, 31, 32, 63])
+def test_an_id_at_the_end_of_what_is_kept(shown_count: int) -> None:
+    """A part of an id is nearly the whole of it."""
+    kept = logs.Kept()
+    kept.add("x " * 4_096 + "y")
+    kept.add(f"{'x ' * 4_096}"[shown_count:] + "0123456789abcdef" * 4)
+    assert "0123456" not in kept.shown()[1]
+
+
 def test_what_looks_like_a_secret_is_cut(monkeypatch: pytest.MonkeyPatch) -> None:
     """An id, a token, and what stands in a header; other words are whole."""
     kept = logs.Kept()
