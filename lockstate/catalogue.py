@@ -172,7 +172,7 @@ ROWS: Final = (
         right="acquire", request_scope=_hold, frees=True, effort=effort.of_release,
     ),
     Row(
-        commands.ReleaseByValue, lambda rules: rules.values.release,
+        commands.ReleaseByValue, lambda rules: rules.plain_locks.release,
         right="acquire", on=On.NAME, request_scope=_name_and_value, frees=True,
     ),
     Row(commands.Proclaim, lambda rules: rules.elections.proclaim, right="acquire", request_scope=_hold),

@@ -5,7 +5,6 @@ the rules, and the catalogue says which rule; here are entries, time, and reques
 """
 
 from collections.abc import Sequence
-from itertools import repeat
 from typing import Any, Final, get_args
 
 import msgspec
@@ -87,8 +86,6 @@ _DONE_AT_ONCE: Final[frozenset[type]] = frozenset({Granted, Released, Renewed})
 """The results of nearly all requests. To look one up is quicker than to ask what it is."""
 _TOLD_KEYS: Final = frozenset(get_args(MayBeCancelled))
 """The classes of commands that are told under which key their outcome is remembered."""
-_NO_KEYS: Final = repeat(None)
-"""The keys of commands that carry no `request_id`, however many they are."""
 _UNDECODABLE: Final = Refused(Reason.INVALID_REQUEST, "the command could not be decoded")
 
 
@@ -364,31 +361,35 @@ class LockMachine:
         last_seq, all_seqs, commands = origin.last_seq, batch.seqs, batch.commands
         acts, plain = self._acts, self._rules.plain_locks
         results: list[Result] = []
-        fresh: list[int] | None = None
-        place = until = 0
-        while place < len(all_seqs):
-            seq, command = all_seqs[place], commands[place]
-            if seq <= last_seq:
-                if fresh is None:
-                    fresh = list(all_seqs[: len(results)])
-                place += 1
+        came_twice: set[int] = set()
+        done_until = until = 0
+        for place, seq in enumerate(all_seqs):
+            if place < done_until:
                 continue
-            if command.__class__ in PLAIN and not command.request_id:
+            if seq <= last_seq:
+                came_twice.add(place)
+                continue
+            command = commands[place]
+            if command.request_id:
+                result = self._apply_once(command, seq)
+            elif command.__class__ in PLAIN:
                 if until <= place:
                     until = _end_of_run(all_seqs, commands, place)
-                done = plain.run(commands, range(place, until), _NO_KEYS)
-                done = done or [plain.general(command)]
-            elif command.request_id:
-                done = [self._apply_once(command, seq)]
+                done = plain.run(commands, range(place, until))
+                if done:
+                    results += done
+                    done_until = place + len(done)
+                    last_seq = all_seqs[done_until - 1]
+                    continue
+                result = plain.general(command)
             else:
-                done = [acts[command.__class__](command)]
-            results += done
-            last_seq = all_seqs[place + len(done) - 1]
-            if fresh is not None:
-                fresh += all_seqs[place : place + len(done)]
-            place += len(done)
+                result = acts[command.__class__](command)
+            results.append(result)
+            last_seq = seq
         self.state.note_batch(batch.origin, origin, last_seq)
-        seqs = all_seqs if fresh is None else tuple(fresh)
+        seqs = all_seqs
+        if came_twice:
+            seqs = tuple([seq for place, seq in enumerate(all_seqs) if place not in came_twice])
         if self._repeated:
             repeated, self._repeated = tuple(self._repeated), []
             return BatchOutcome(batch.origin, seqs, tuple(results), repeated)

@@ -1,7 +1,6 @@
 """Applying the frames of streams: numbered commands, each once, in order and without gaps."""
 
 from collections.abc import Callable, Mapping
-from itertools import count, repeat
 from typing import Any, Final, get_args
 
 from lockstate.rules.holds import SESSION_EXPIRED, Holds
@@ -142,8 +141,8 @@ class Frames:
             kind = command.__class__
             if kind in PLAIN:  # mostly a whole frame of them: each makes one event, and a short outcome
                 many = min(effort_left, count_left, bytes_left // _PLAIN_BYTES, len(commands) - place)
-                keys = zip(repeat(session_id), count(number), strict=False)
-                done = self._plain_locks.run(commands, range(place, place + many), keys, only)
+                key = (session_id, frame.first)
+                done = self._plain_locks.run(commands, range(place, place + many), key, frame.first, only)
                 if done:
                     streams.keep_plain(stream, number, now_ms, done)
                     results += done

@@ -1,20 +1,23 @@
-"""Fast path for the two most common commands: acquire one free lock, release one that nobody waits for.
+"""Fast path for the most common commands: acquire one free lock, release one that nobody waits for.
+
+A lock may have a value, by which it is released.
 
 One loop writes to every table what `Locks`, with all that it calls, would write, for one command or for the
 plain ones of a whole frame. What is not plain is left to `Locks` before anything has changed. Must stay equal
 to `locks` and `holds`; the property test compares them (tests/property/test_plain_locks.py).
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, Protocol
 
 from lockstate.rules.effects import Effects
 from lockstate.tables.principals import NOBODY
+from lockstate.tables.rare import Rare
 from lockstate.tables.records import NOTHING, Hold, Lock, RequestKey, Session
 from lockstate.tables.state import State
 from lockstate.words import limits
 from lockstate.words.claims import claims_of_one
-from lockstate.words.commands import Acquire, Release
+from lockstate.words.commands import Acquire, Release, ReleaseByValue, Uncommon
 from lockstate.words.ids import NO_SESSION, SessionId
 from lockstate.words.limits import ID_CHARS_MAX, OWNER_BYTES_MAX, TTL_MS_MAX, TTL_MS_MIN, WAIT_MS_MAX
 from lockstate.words.modes import UNIT, Mode, Scope, intent_of
@@ -37,9 +40,10 @@ _KEPT_CHARS_MAX: Final = 64
 plain: they would have to be taken apart each time."""
 _CLAIMS_MAX: Final = _KEPT_CHARS_MAX // 2
 """What a lock with such a name claims, itself and all above it, at most."""
-_NO_KEY: Final = (None,)
+_VALUE_CHARS_MAX: Final = 128
+"""Longer values are not plain: outcomes that frames keep have a bound for all that is."""
 _FIRST: Final = range(1)
-PLAIN: Final[frozenset[type]] = frozenset({Acquire, Release})
+PLAIN: Final[frozenset[type]] = frozenset({Acquire, Release, ReleaseByValue})
 """The classes of commands that may be plain."""
 _Named = tuple[str, tuple[str, ...]]
 """A valid name, and those above it, the nearest first."""
@@ -58,13 +62,21 @@ class General(Protocol):
 class PlainLocks:
     """The plain commands about locks of one state."""
 
-    __slots__ = ("_effects", "_known", "_more_tables", "_state", "_tables", "others")
+    __slots__ = ("_effects", "_known", "_more_tables", "_state", "_tables", "by_value", "others")
 
-    def __init__(self, state: State, effects: Effects, others: General) -> None:
+    def __init__(
+        self,
+        state: State,
+        effects: Effects,
+        others: General,
+        by_value: Callable[[ReleaseByValue], Result],
+    ) -> None:
         self._state = state
         self._effects = effects
         self.others = others
         """What is not plain is for these."""
+        self.by_value = by_value
+        """So is a release by value that is not plain for this."""
         self._known: dict[str, _Named] = {}
         """The valid names that came last. What is kept changes no result."""
         self._tables = (
@@ -90,36 +102,47 @@ class PlainLocks:
 
     def acquire(self, command: Acquire, key: RequestKey | None = None) -> Result:
         """Do what `Locks.acquire` does."""
-        done = self.run((command,), _FIRST, (key,))
-        return done[0] if done else self.general(command, key)
+        done = self.run((command,), _FIRST, key)
+        return done[0] if done else self.others.acquire(command, key)
 
-    def release(self, command: Release) -> Result:
-        """Do what `Locks.release` does."""
-        done = self.run((command,), _FIRST, _NO_KEY)
+    def release(self, command: Release | ReleaseByValue) -> Result:
+        """Do what `Locks.release` does, or `Values.release`."""
+        done = self.run((command,), _FIRST)
         return done[0] if done else self.general(command)
 
     def general(self, command: Any, key: RequestKey | None = None) -> Result:
         """Carry out a command that is not plain."""
-        others = self.others
-        return others.release(command) if command.__class__ is Release else others.acquire(command, key)
+        kind = command.__class__
+        if kind is Release:
+            return self.others.release(command)
+        return self.by_value(command) if kind is ReleaseByValue else self.others.acquire(command, key)
 
     def run(  # noqa: C901, PLR0912, PLR0915 - one loop, so that it finds everything in its own variables
         self,
         commands: Sequence[Any],
         places: range,
-        keys: Iterable[RequestKey | None],
+        key: RequestKey | None = None,
+        first: int = 0,
         only: SessionId = NO_SESSION,
     ) -> list[Result]:
         """Carry out the commands at these places up to the first that is not plain; return their results.
 
-        Each has its key among `keys`. With `only` those of other sessions are not plain, nor are leases of
-        their own. What cannot change before the end is looked at once: nothing but plain commands comes.
+        Each has `key`; in a frame, whose numbers begin with `first`, that with its own number. With `only`
+        those of other sessions are not plain, nor are leases of their own. What cannot change before the end
+        is looked at once: nothing but plain commands comes.
         """
         state = self._state
         results: list[Result] = []
+        # More of those who want a contended name may follow: one look, before anything is prepared.
         command = commands[places.start]
-        if command.__class__ is Acquire and command.name in state.locks:
-            return results  # somebody has it, and more of those who want it may follow: be quick
+        if command.__class__ is Acquire:
+            if command.mode is not _EXCLUSIVE or command.name in state.locks:
+                return results
+        else:
+            of = state.holds.get(command.hold_id) if command.__class__ is Release else command
+            lock = None if of is None else state.locks.get(of.name)
+            if lock is None or lock.held != _OWN or lock.waiting:
+                return results
         holds, sessions, records, intents, tickets, asked, claimed, ledger, noted = self._tables
         known, principals, owners, quotas, spaces, freezes = self._more_tables
         many = len(places)
@@ -134,20 +157,25 @@ class PlainLocks:
         revision, now_ms, token = state.revision, state.now_ms, state.next_token
         session: Session | None = None
         session_id = NO_SESSION
-        for place, key in zip(places, keys, strict=False):
+        for place in places:
             command = commands[place]
             kind = command.__class__
-            if kind is Release:
-                hold_id = command.hold_id
-                hold = holds.get(hold_id)
+            if kind is not Acquire:
+                if kind is Release:
+                    hold = None if command.names else holds.get(command.hold_id)
+                elif kind is ReleaseByValue and command.value and command.name in records:
+                    hold = records[command.name].holder
+                    if hold is None or hold.rare is None or hold.rare.value != command.value:
+                        break
+                else:
+                    break
                 if (
                     hold is None
                     or hold.kind is not _LOCK
                     or (command.kind is not _LOCK and command.kind is not None)
-                    or hold.rare is not None
+                    or ((rare := hold.rare) is not None and (owners or rare.depth > 1))
                     or hold.changing
-                    or command.names
-                    or hold_id in asked
+                    or (hold_id := hold.hold_id) in asked
                     or (only and hold.session_id != only)
                 ):
                     break
@@ -170,6 +198,8 @@ class PlainLocks:
                     ledger.settled_sum -= noted.pop(hold)
                 else:
                     ledger.remove(hold)
+                if rare is not None:
+                    state.rare_count -= 1
                 lease_id = hold.session_id or hold_id
                 principal = principals.count_plain(lease_id, name, -1) if owners else NOBODY
                 if hold.session_id:
@@ -208,6 +238,7 @@ class PlainLocks:
                         hold.token,
                         lease_id,
                         lasted_ms,
+                        value="" if rare is None or rare.is_secret else rare.value,
                         principal=principal,
                     )
                 )
@@ -216,8 +247,6 @@ class PlainLocks:
                 results.append(RELEASED)
                 continue
 
-            if kind is not Acquire:
-                break
             name, hold_id, attempt_id = command.name, command.hold_id, command.attempt_id
             ttl_ms, owner = command.ttl_ms, command.owner
             if command.session_id != session_id:
@@ -228,7 +257,7 @@ class PlainLocks:
                 or command.mode is not _EXCLUSIVE
                 or command.scope is not _NODE
                 or command.locks
-                or command.uncommon is not None
+                or ((said := command.uncommon) is not None and (owners or quotas or not _is_marked(said)))
                 or (owner and not (owner.isascii() and owner.isprintable() and len(owner) <= OWNER_BYTES_MAX))
                 or not 0 < len(hold_id) <= ID_CHARS_MAX
                 or not 0 < len(attempt_id) <= ID_CHARS_MAX
@@ -260,6 +289,11 @@ class PlainLocks:
                 owner, session_id = owner or session.owner, session.session_id  # its own strings
             lease_id = session_id or hold_id
             principal = principals.count_plain(lease_id, name, 1) if owners else NOBODY
+            rare, value, told = None, "", ""
+            if said is not None:
+                value, told = said.value, "" if said.is_secret else said.value
+                rare = Rare(value=value, is_secret=said.is_secret)
+                state.rare_count += 1
             hold = Hold(
                 0,
                 0,
@@ -271,12 +305,12 @@ class PlainLocks:
                 session_id,
                 now_ms,
                 hold_id if attempt_id == hold_id else attempt_id,
-                key,
+                (key[0], first + place) if first and key is not None else key,
                 _NODE,
                 (),
                 _LOCK,
                 0,
-                None,
+                rare,
                 token,
             )
             holds[hold_id] = hold
@@ -310,11 +344,12 @@ class PlainLocks:
                     token,
                     lease_id,
                     0,
+                    value=told,
                     principal=principal,
                 )
             )
             expires_in_ms = expires_at_ms - now_ms if expires_at_ms > now_ms else 0
-            results.append(Granted(hold_id, token, name, _EXCLUSIVE, expires_in_ms))
+            results.append(Granted(hold_id, token, name, _EXCLUSIVE, expires_in_ms, value=value))
             token += 1
         state.next_token = token
         return results
@@ -328,6 +363,17 @@ class PlainLocks:
         above = tuple([name_above for name_above, _ in claims_of_one(name, _EXCLUSIVE)[1:]])
         self._known[name] = named = name, above
         return named
+
+
+def _is_marked(said: Uncommon) -> bool:
+    """Whether this is all that few acquires say: a short value, secret or not."""
+    value = said.value
+    return (
+        0 < len(value) <= _VALUE_CHARS_MAX
+        and value.isascii()
+        and value.isprintable()
+        and said == Uncommon(0, "", value, said.is_secret)
+    )
 
 
 def _lies_in(prefixes: Mapping[str, object], named: _Named) -> bool:

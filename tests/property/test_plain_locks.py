@@ -34,6 +34,7 @@ from lockstate.words.commands import (
     OpenSession,
     Quota,
     Release,
+    ReleaseByValue,
     ResumeStream,
     Revoke,
     SetNamespace,
@@ -55,6 +56,8 @@ STEPS: Final = 80
 LONG: Final = "k" * 70
 NAMES: Final = [*"efgmnopqrs", "a", "a/b", "a/b/c", "a/b/d", "a/d", "h/i", "h/i/j", "t/u", "h/é", LONG]
 """Some below others, and two that are not plain."""
+VALUES: Final = ["v1", "v2", "v" * 128, "v" * 129, "é"]
+"""Two that are not plain, again."""
 
 _PRINCIPALS: Final = (("",), ("ann",), ("", "ann"), ("ann", "bob", "ann"))
 """Who asks, in histories of four kinds: nobody known, one, one and nobody known, two."""
@@ -73,12 +76,25 @@ class Plain(MachineWithModel):
         wait_ms = rng.choice([0, 0, 300])
         attempt_id = AttemptId(rng.choice([hold_id, hold_id, "a1"]))
         owner = rng.choice(random_commands.OWNERS)
+        said = Uncommon(value=rng.choice(VALUES), is_secret=rng.randrange(2) == 0)
         return Acquire(
-            rng.choice(NAMES), Mode.EXCLUSIVE, hold_id, attempt_id, session_id, ttl_ms, owner, wait_ms
+            rng.choice(NAMES),
+            Mode.EXCLUSIVE,
+            hold_id,
+            attempt_id,
+            session_id,
+            ttl_ms,
+            owner,
+            wait_ms,
+            uncommon=None if rng.randrange(3) else said,
         )
 
     def release(self, rng: Random) -> Any:
-        """Give back what is held."""
+        """Give back what is held, by its value if it has one; at times with another value."""
+        marked = [hold for hold in self.state.holds if hold.value and not hold.is_several]
+        if marked and rng.randrange(2):
+            hold = rng.choice(marked)
+            return ReleaseByValue(hold.locks[0].name, hold.value if rng.randrange(4) else rng.choice(VALUES))
         return Release(rng.choice([hold.hold_id for hold in self.state.holds] or [HoldId("h-missing")]))
 
     def plain(self, rng: Random) -> None:
@@ -160,6 +176,8 @@ S: Final = SessionId("s1")
 PLAIN: Final = Acquire("a/b", Mode.EXCLUSIVE, H, AttemptId(H), S)
 LEASED: Final = Acquire("a/b", Mode.EXCLUSIVE, H, AttemptId(H), ttl_ms=5000)
 OTHER: Final = Acquire("a", Mode.EXCLUSIVE, HoldId("h0"), AttemptId("h0"), S)
+MARKED: Final = msgspec.structs.replace(LEASED, uncommon=Uncommon(value="v"))
+MARKED_IN_SESSION: Final = msgspec.structs.replace(PLAIN, uncommon=Uncommon(value="v", is_secret=True))
 RELEASE: Final = Release(H)
 BEGIN: Final[tuple[Command, ...]] = (OpenSession(S, 60_000), OpenSession(SessionId("s2"), 60_000))
 
@@ -231,6 +249,73 @@ NOT_PLAIN: Final[dict[str, tuple[Command, ...]]] = {
     "nothing uncommon": asked(PLAIN, uncommon=Uncommon()),
     "value": asked(LEASED, uncommon=Uncommon(value="v")),
     "secret": asked(LEASED, uncommon=Uncommon(value="v", is_secret=True)),
+    "secret without a value": asked(LEASED, uncommon=Uncommon(is_secret=True)),
+    "longest value": asked(LEASED, uncommon=Uncommon(value="v" * 128)),
+    "long value": asked(LEASED, uncommon=Uncommon(value="v" * 129)),
+    "value of other letters": asked(LEASED, uncommon=Uncommon(value="é")),
+    "unprintable value": asked(LEASED, uncommon=Uncommon(value="v\x00")),
+    "value and note": asked(LEASED, uncommon=Uncommon(value="v", note="n")),
+    "value in a session": (MARKED_IN_SESSION, ReleaseByValue("a/b", "v")),
+    "by value": (MARKED, ReleaseByValue("a/b", "v"), ReleaseByValue("a/b", "v")),
+    "by another value": (MARKED, ReleaseByValue("a/b", "w"), ReleaseByValue("a/b", ""), RELEASE),
+    "by a value that it has not": (PLAIN, ReleaseByValue("a/b", "v"), ReleaseByValue("a/b", "")),
+    "by the value of a note": (
+        asked(PLAIN, uncommon=Uncommon(note="v"))[0],
+        ReleaseByValue("a/b", ""),
+        ReleaseByValue("a/b", "v"),
+    ),
+    "by the value of another kind": (
+        MARKED,
+        ReleaseByValue("a/b", "v", HoldKind.SEMAPHORE),
+        ReleaseByValue("a/b", "v", HoldKind.ELECTION),
+    ),
+    "by the value of a name above": (MARKED, ReleaseByValue("a", "v")),
+    "by value where one waits": (
+        MARKED,
+        msgspec.structs.replace(PLAIN, hold_id=HoldId("h2"), wait_ms=1000),
+        ReleaseByValue("a/b", "v"),
+    ),
+    "by value of one of two": (
+        msgspec.structs.replace(MARKED, mode=Mode.SHARED),
+        msgspec.structs.replace(MARKED, mode=Mode.SHARED, hold_id=HoldId("h2")),
+        ReleaseByValue("a/b", "v"),
+    ),
+    "by value of one of several locks": (
+        msgspec.structs.replace(MARKED, name="", locks=(Wanted("a/b", Mode.EXCLUSIVE), Wanted("f"))),
+        ReleaseByValue("a/b", "v"),
+        RELEASE,
+    ),
+    "by value where a delay is": (
+        MARKED,
+        ForceRelease("a/b", "why", 1000),
+        ReleaseByValue("a/b", "v"),
+    ),
+    "value, counted": (
+        msgspec.structs.replace(MARKED_IN_SESSION, if_held=IfHeld.COUNT),
+        msgspec.structs.replace(MARKED_IN_SESSION, hold_id=HoldId("h2"), if_held=IfHeld.COUNT),
+        ReleaseByValue("a/b", "v"),
+        ReleaseByValue("a/b", "v"),
+    ),
+    "value of somebody": (
+        OnBehalf("ann", MARKED),
+        OnBehalf("bob", ReleaseByValue("a/b", "v")),
+        OnBehalf("ann", ReleaseByValue("a/b", "v")),
+    ),
+    "value of nobody beside somebody": (
+        OnBehalf("ann", OpenSession(SessionId("s3"), 60_000)),
+        MARKED,
+        ReleaseByValue("a/b", "v"),
+    ),
+    "value and a quota": (
+        SetQuota("ann", Quota(bytes=3)),
+        OnBehalf("ann", MARKED),
+        OnBehalf("ann", msgspec.structs.replace(MARKED, name="z", hold_id=HoldId("h2"))),
+    ),
+    "value in a namespace": (
+        SetNamespace("a", Settings(bytes=4)),
+        MARKED,
+        ReleaseByValue("a/b", "v"),
+    ),
     "endless": asked(LEASED, ttl_ms=0, uncommon=Uncommon(is_endless=True)),
     "counted": (
         msgspec.structs.replace(PLAIN, if_held=IfHeld.COUNT),
@@ -404,6 +489,18 @@ def test_what_lies_in_no_namespace_is_plain() -> None:
     assert left == {"acquire left": 1, "release left": 1}
 
 
+@pytest.mark.parametrize("of", [MARKED, MARKED_IN_SESSION])
+@pytest.mark.parametrize("by", [RELEASE, ReleaseByValue("a/b", "v")])
+def test_what_has_a_value_is_plain(of: Acquire, by: Command) -> None:
+    """Who marks a lock and gives it back by that pays no more than others."""
+    machine, left = LockMachine(), Counter[str]()
+    with counted(left):
+        for seq, command in enumerate((*BEGIN, of, by), 1):
+            machine.apply(Entry(1000 + seq, (Batch("n1", (seq,), (command,)),)))
+            assert len(machine.state.holds) == (command is of)
+    assert left == Counter()
+
+
 @pytest.mark.parametrize("bound", BOUNDS)
 def test_full_tables_refuse_the_same(bound: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Holds, names and the claims of a session have bounds, for the short way too."""
@@ -501,6 +598,10 @@ def mixed(rng: Random, held: list[HoldId], number: int) -> Command:
     held.append(hold_id)
     acquire = msgspec.structs.replace(PLAIN, hold_id=hold_id, attempt_id=AttemptId(hold_id))
     acquire = msgspec.structs.replace(acquire, name=rng.choice([f"n{number}", f"a/n{number}", "hot", "a/b"]))
+    if rng.randrange(4) == 0:
+        acquire = msgspec.structs.replace(acquire, uncommon=Uncommon(value="v"))
+        if rng.randrange(3) == 0:
+            return ReleaseByValue(acquire.name, "v")
     other = rng.randrange(12)
     if other == 0:
         return msgspec.structs.replace(acquire, mode=Mode.SHARED, wait_ms=1000)
