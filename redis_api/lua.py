@@ -20,11 +20,11 @@ from types import ModuleType
 from typing import Any, Final, NamedTuple
 
 from redis_api import lua_numbers
-from redis_api.errors import CommandRefused
+from redis_api.errors import CommandRefused, TooMuch
 from redis_api.resp import SPOKEN_AS, Failure, Reply, Status
 
 SECONDS_MAX: Final = 0.05
-"""Seconds of processor time that a script may take: the node does nothing else meanwhile."""
+"""Seconds of processor time that the scripts of one step may take: the node does nothing else meanwhile."""
 INSTRUCTIONS_MAX: Final = 5_000_000
 """Instructions of a script, and what its calls into libraries cost, counted in instructions."""
 MEMORY_BYTES_MAX: Final = 2 * 1024 * 1024
@@ -39,13 +39,6 @@ logger = logging.getLogger("redis_api")
 
 Call = Callable[[Sequence[bytes]], Reply]
 """Carries out a command. An error is a Failure; what it raises ends the script."""
-
-
-class TooMuch(CommandRefused):
-    """A script used more time or memory than it may. The message says which."""
-
-    def __init__(self, text: str) -> None:
-        super().__init__(f"{text}; nothing was applied", "BUSY")
 
 
 class Program(NamedTuple):
@@ -90,12 +83,18 @@ def check(program: Program) -> None:
     _run(program.source, -1, (), lambda _: None)
 
 
-def run(program: Program, keys: Sequence[bytes], args: Sequence[bytes], call: Call) -> Reply:
-    """Run a script and return what it answers; an error that it raises is a Failure.
+def run(
+    program: Program,
+    keys: Sequence[bytes],
+    args: Sequence[bytes],
+    call: Call,
+    seconds: float = SECONDS_MAX,
+) -> Reply:
+    """Run a script for so long at most, and return what it answers; an error that it raises is a Failure.
 
     Raises CommandRefused, and what `call` raises.
     """
-    kind, *found = _run(program.source, len(keys), (*keys, *args), call)
+    kind, *found = _run(program.source, len(keys), (*keys, *args), call, seconds)
     if kind == b"done":
         return _Parts(found[0]).reply()
     assert kind == b"failed", kind
@@ -104,7 +103,11 @@ def run(program: Program, keys: Sequence[bytes], args: Sequence[bytes], call: Ca
     return _failure(text + f" script: {program.digest}, on {where}.".encode())
 
 
-def _run(source: bytes, keys_count: int, words: Sequence[bytes], call: Call) -> Any:
+def _run(
+    source: bytes, keys_count: int, words: Sequence[bytes], call: Call, seconds: float = SECONDS_MAX
+) -> Any:
+    if seconds <= 0:
+        raise _too_long()
     library = _library()
     host = _Host(call)
     runtime = library.LuaRuntime(
@@ -118,7 +121,7 @@ def _run(source: bytes, keys_count: int, words: Sequence[bytes], call: Call) -> 
     host.runtime = runtime
     version = int("".join(f"{int(part):02x}" for part in SPOKEN_AS.split(".")), 16)
     try:
-        bounds = (_HOOK_COUNT, INSTRUCTIONS_MAX, SECONDS_MAX, SPOKEN_AS.encode(), version)
+        bounds = (_HOOK_COUNT, INSTRUCTIONS_MAX, seconds, SPOKEN_AS.encode(), version)
         program = runtime.execute(_sandbox(), host, *bounds)
         found = program(source, keys_count, *words)
     except library.LuaError as error:
@@ -133,10 +136,14 @@ def _run(source: bytes, keys_count: int, words: Sequence[bytes], call: Call) -> 
     if kind == b"syntax":
         raise CommandRefused(f"Error compiling script (new function): {rest[0].decode(errors='replace')}")
     if kind == b"time":
-        raise TooMuch(f"the script took more than {SECONDS_MAX * 1000:.0f} ms, or too many instructions")
+        raise _too_long()
     if kind == b"memory":
         raise TooMuch(f"the script needed more than {MEMORY_BYTES_MAX} bytes of memory")
     return kind, *rest
+
+
+def _too_long() -> TooMuch:
+    return TooMuch(f"the script took more than {SECONDS_MAX * 1000:.0f} ms, or too many instructions")
 
 
 def _no_attribute(*_: object) -> None:

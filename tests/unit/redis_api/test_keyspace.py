@@ -227,11 +227,29 @@ async def test_the_queue_of_a_transaction_has_bounds() -> None:
         await client.ask("MULTI")
         while (said := await client.ask("SET", "k", "v" * 60_000)) == "+QUEUED":
             pass
-        assert said == "-ERR a transaction has at most 1000 commands of 262144 bytes together"
+        assert said == (
+            "-ERR a transaction has at most 1000 commands of 262144 bytes together, with 16 for each word"
+        )
         assert (await client.ask("EXEC")).startswith("-EXECABORT ")
         assert (await client.ask("WATCH", *[f"k{number}" for number in range(1_001)])).startswith(
             "-ERR a conn"
         )
+
+
+async def test_the_answer_of_a_transaction_has_a_bound() -> None:
+    """A few bytes in the queue cannot ask for hundreds of megabytes at once; words without a letter count."""
+    async with serving() as served, served.client() as client:
+        await client.ask("SET", "k", "v" * 4_096)
+        found = await transaction(client, *[("MGET", *["k"] * 200)] * 5)
+        assert [len(values) for values in found] == [200] * 5
+        wanted = [("SET", "n", "1"), *[("MGET", *["k"] * 200)] * 6]
+        assert (await transaction(client, *wanted)).startswith("-BUSY the answer is larger than 4194304 bytes")
+        assert await client.ask("GET", "n") is None
+        await client.ask("MULTI")
+        said = [await client.ask("MGET", *[""] * 1_000) for _ in range(17)]
+        assert said[0] == "+QUEUED"
+        assert said[-1].startswith("-ERR a transaction has at most 1000 commands of 262144 bytes together")
+        assert (await client.ask("EXEC")).startswith("-EXECABORT ")
 
 
 async def test_what_was_watched_must_not_have_changed() -> None:
