@@ -243,7 +243,9 @@ async def test_the_answer_of_a_transaction_has_a_bound() -> None:
         found = await transaction(client, *[("MGET", *["k"] * 200)] * 5)
         assert [len(values) for values in found] == [200] * 5
         wanted = [("SET", "n", "1"), *[("MGET", *["k"] * 200)] * 6]
-        assert (await transaction(client, *wanted)).startswith("-BUSY the answer is larger than 4194304 bytes")
+        assert (await transaction(client, *wanted)).startswith(
+            "-BUSY the answer is larger than 4194304 bytes"
+        )
         assert await client.ask("GET", "n") is None
         await client.ask("MULTI")
         said = [await client.ask("MGET", *[""] * 1_000) for _ in range(17)]
