@@ -31,7 +31,7 @@ from lockstate.machine import LockMachine
 from lockstate.words.ids import HoldId, OwnerName
 from lockstate.words.kinds import HoldKind
 from lockstate.words.results import Granted, HoldView, Released, Renewed
-from redis_api import meant, spelled
+from redis_api import encoded, meant, spelled
 from redis_api.arguments import integer
 from redis_api.client import Client, Started
 from redis_api.errors import CommandRefused
@@ -257,22 +257,29 @@ def begin_run(client: Client, script: Script, keys: Sequence[bytes], args: Seque
     if isinstance(request, ReleaseRequest):
         release = request.command()
         begun = gateway.begin(release, client.timeout_s, client.lane)
-        said = partial(_said, client, script, name, lambda: gateway.outcome(release, begun, Released))
+        said = partial(
+            _said, client, script, name, args[0], lambda: gateway.outcome(release, begun, Released)
+        )
     else:
         renew = request.command(HoldKind.LOCK)
         begun = gateway.begin(renew, client.timeout_s, client.lane)
-        said = partial(_said, client, script, name, lambda: gateway.outcome(renew, begun, Renewed))
+        said = partial(_said, client, script, name, args[0], lambda: gateway.outcome(renew, begun, Renewed))
     return Started(begun, said)
 
 
-def _said(client: Client, script: Script, name: str, outcome: Callable[[], object]) -> int:
-    """Return what a script returns whose change has this outcome. Raises ProblemError, ClusterError."""
+def _said(client: Client, script: Script, name: str, value: bytes, outcome: Callable[[], object]) -> int:
+    """Return what a script about a value returns whose change has this outcome.
+
+    Raises ProblemError, ClusterError.
+    """
     try:
         outcome()
     except ProblemError as problem:
         if problem.code not in _OVER:
             raise
-        if _is_cell(client, name):
+        cell = client.gateway.node.machine.cell(name.encode())
+        found = None if cell is None else encoded.decode(cell.value)
+        if isinstance(found, tuple) or found == value:
             # It was none, as far as this node knew, when the script was begun; what is behind it has begun.
             raise CommandRefused("the key has become a string: run the script again", "TRYAGAIN") from None
         return script.other

@@ -79,6 +79,23 @@ async def test_a_take_that_meets_a_cell_is_given_back() -> None:
         assert await client.ask("GET", "k") == b"v"
 
 
+@pytest.mark.parametrize(
+    ("cell", "said"), [(b"w", 0), (VALUE, "-TRYAGAIN the key has become a string: run the script again")]
+)
+async def test_a_script_that_meets_a_cell_compares_its_value(cell: bytes, said: object) -> None:
+    """It was begun as one step for a lock: another value is the answer that it would give, too."""
+    async with serving() as served, served.client() as client:
+        served.node.answers.clear()
+        client.send("SET", "before", VALUE, "NX", "PX", 30_000)
+        client.send("EVAL", COMPARE_AND_DELETE, 1, "k", VALUE)
+        await until(lambda: served.face.commands["EVAL"] == 1)
+        await served.node.submit(PutCell(b"redis/0/k", cell), 5.0)
+        served.node.answers.set()
+        assert await client.read() == "+OK"
+        assert await client.read() == said
+        assert await client.ask("GET", "k") == cell
+
+
 async def test_a_cell_beside_a_hold_is_the_cell() -> None:
     """Until its taker gives the hold back, or for good if that died: it reads as one, and can be written."""
     async with serving() as served, served.client() as client:
