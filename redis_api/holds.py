@@ -185,7 +185,7 @@ def _tell_same_value(client: Client, name: str, text: str, value: bytes) -> None
     face = client.face
     if face.has_told_same_value or len(value) < VALUE_BYTES_MIN:
         return
-    if any(hold.value == text for hold in face.gateway.node.machine.lock(name).holders):
+    if any(hold.value == text for hold in face.gateway.node.machine.holders(name)):
         face.has_told_same_value = True
         logger.warning("event=redis-same-value name=%r detail=%r", name, _SAME_VALUE)
 
@@ -342,7 +342,7 @@ async def _held_with(client: Client, name: str, text: str) -> HoldView | None:
     rights_needed.check_name(client.gateway.rights, Right.ACQUIRE, name)
 
     def look(machine: LockMachine) -> tuple[HoldView, ...]:
-        return machine.lock(name).holders
+        return machine.holders(name)
 
     for hold in await client.gateway.read(look, client.timeout_s):
         if hold.name == name and hold.value == text and hold.principal in ("", client.principal):

@@ -177,8 +177,8 @@ class Overlay:
         check_name("key", name)
         cell = self._machine.cell(name.encode())
         hold_ids = self._machine.hold_ids(name)
-        lock = self._machine.lock(name)
-        slot = Slot(name, cell, lock.holders, is_wanted=bool(lock.queue))
+        holds, is_wanted = self._machine.holders(name), self._machine.is_wanted(name)
+        slot = Slot(name, cell, holds, is_wanted=is_wanted)
         if len(slot.holds) == len(hold_ids) == 1:
             slot.hold_id = hold_ids[0]
         if cell is not None:
