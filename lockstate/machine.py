@@ -59,6 +59,7 @@ from lockstate.words.results import (
     HighestToken,
     Holdings,
     HoldKind,
+    HoldView,
     LockView,
     Outcome,
     PutOffTo,
@@ -200,6 +201,15 @@ class LockMachine:
     def lock(self, name: str) -> LockView:
         """Return one lock as anybody may see it."""
         return views.lock_view(self.state, name)
+
+    def holders(self, name: str) -> tuple[HoldView, ...]:
+        """Return who holds a lock, as `lock` shows them, without a look at all that wait for it."""
+        return views.lock_holders(self.state, name)
+
+    def is_wanted(self, name: str) -> bool:
+        """Whether clients wait for exactly this lock."""
+        lock = self.state.locks.get(name)
+        return lock is not None and lock.queue_length > 0
 
     def hold_ids(self, name: str) -> tuple[HoldId, ...]:
         """Return the ids of the holds of exactly this lock, for faces that do something with them."""

@@ -46,6 +46,13 @@ class CommandRefused(Exception):
         self.failure = Failure(code, text)
 
 
+class TooMuch(CommandRefused):
+    """A step would keep the node from all else for too long. All of it is refused, and not tried again."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(f"{text}; nothing was applied", "BUSY")
+
+
 SYNTAX: Final = "syntax error"
 NOT_AN_INTEGER: Final = "value is not an integer or out of range"
 

@@ -31,7 +31,7 @@ from lockstate.machine import LockMachine
 from lockstate.words.ids import HoldId, OwnerName
 from lockstate.words.kinds import HoldKind
 from lockstate.words.results import Granted, HoldView, Released, Renewed
-from redis_api import meant, spelled
+from redis_api import encoded, meant, spelled
 from redis_api.arguments import integer
 from redis_api.client import Client, Started
 from redis_api.errors import CommandRefused
@@ -185,7 +185,7 @@ def _tell_same_value(client: Client, name: str, text: str, value: bytes) -> None
     face = client.face
     if face.has_told_same_value or len(value) < VALUE_BYTES_MIN:
         return
-    if any(hold.value == text for hold in face.gateway.node.machine.lock(name).holders):
+    if any(hold.value == text for hold in face.gateway.node.machine.holders(name)):
         face.has_told_same_value = True
         logger.warning("event=redis-same-value name=%r detail=%r", name, _SAME_VALUE)
 
@@ -257,22 +257,29 @@ def begin_run(client: Client, script: Script, keys: Sequence[bytes], args: Seque
     if isinstance(request, ReleaseRequest):
         release = request.command()
         begun = gateway.begin(release, client.timeout_s, client.lane)
-        said = partial(_said, client, script, name, lambda: gateway.outcome(release, begun, Released))
+        said = partial(
+            _said, client, script, name, args[0], lambda: gateway.outcome(release, begun, Released)
+        )
     else:
         renew = request.command(HoldKind.LOCK)
         begun = gateway.begin(renew, client.timeout_s, client.lane)
-        said = partial(_said, client, script, name, lambda: gateway.outcome(renew, begun, Renewed))
+        said = partial(_said, client, script, name, args[0], lambda: gateway.outcome(renew, begun, Renewed))
     return Started(begun, said)
 
 
-def _said(client: Client, script: Script, name: str, outcome: Callable[[], object]) -> int:
-    """Return what a script returns whose change has this outcome. Raises ProblemError, ClusterError."""
+def _said(client: Client, script: Script, name: str, value: bytes, outcome: Callable[[], object]) -> int:
+    """Return what a script about a value returns whose change has this outcome.
+
+    Raises ProblemError, ClusterError.
+    """
     try:
         outcome()
     except ProblemError as problem:
         if problem.code not in _OVER:
             raise
-        if _is_cell(client, name):
+        cell = client.gateway.node.machine.cell(name.encode())
+        found = None if cell is None else encoded.decode(cell.value)
+        if isinstance(found, tuple) or found == value:
             # It was none, as far as this node knew, when the script was begun; what is behind it has begun.
             raise CommandRefused("the key has become a string: run the script again", "TRYAGAIN") from None
         return script.other
@@ -335,7 +342,7 @@ async def _held_with(client: Client, name: str, text: str) -> HoldView | None:
     rights_needed.check_name(client.gateway.rights, Right.ACQUIRE, name)
 
     def look(machine: LockMachine) -> tuple[HoldView, ...]:
-        return machine.lock(name).holders
+        return machine.holders(name)
 
     for hold in await client.gateway.read(look, client.timeout_s):
         if hold.name == name and hold.value == text and hold.principal in ("", client.principal):

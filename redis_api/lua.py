@@ -20,11 +20,11 @@ from types import ModuleType
 from typing import Any, Final, NamedTuple
 
 from redis_api import lua_numbers
-from redis_api.errors import CommandRefused
+from redis_api.errors import CommandRefused, TooMuch
 from redis_api.resp import SPOKEN_AS, Failure, Reply, Status
 
 SECONDS_MAX: Final = 0.05
-"""Seconds of processor time that a script may take: the node does nothing else meanwhile."""
+"""Seconds of processor time that the scripts of one step may take: the node does nothing else meanwhile."""
 INSTRUCTIONS_MAX: Final = 5_000_000
 """Instructions of a script, and what its calls into libraries cost, counted in instructions."""
 MEMORY_BYTES_MAX: Final = 2 * 1024 * 1024
@@ -39,13 +39,6 @@ logger = logging.getLogger("redis_api")
 
 Call = Callable[[Sequence[bytes]], Reply]
 """Carries out a command. An error is a Failure; what it raises ends the script."""
-
-
-class TooMuch(CommandRefused):
-    """A script used more time or memory than it may. The message says which."""
-
-    def __init__(self, text: str) -> None:
-        super().__init__(f"{text}; nothing was applied", "BUSY")
 
 
 class Program(NamedTuple):

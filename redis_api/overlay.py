@@ -38,7 +38,15 @@ from lockstate.words.results import CellView, HoldView
 from redis_api import encoded, spelled
 from redis_api.client import Client
 from redis_api.encoded import Value
-from redis_api.errors import MANUAL, CommandRefused, failure_of, not_supported, unknown_command, wrong_arity
+from redis_api.errors import (
+    MANUAL,
+    CommandRefused,
+    TooMuch,
+    failure_of,
+    not_supported,
+    unknown_command,
+    wrong_arity,
+)
 from redis_api.resp import Reply
 
 Act = Callable[["Overlay", Sequence[bytes]], Reply]
@@ -117,10 +125,10 @@ class Overlay:
         self.database = client.database
         self._machine, self._commands = machine, commands
         self._slots: dict[str, Slot] = {}
-        self.scripts_s = 0.0
-        """Seconds of processor time that scripts have taken in it."""
         self.needs_new_state = False
         """Whether something was looked at that no compare can tell: a time that is left, several holders."""
+        self.scripts_s = 0.0
+        """Seconds of processor time that scripts have taken."""
 
     def row(self, name: bytes) -> DataCommand | None:
         """Return the command that has a name in capitals."""
@@ -140,11 +148,13 @@ class Overlay:
             self.known = before
 
     def call(self, words: Sequence[bytes]) -> Reply:
-        """Carry out one command on keys; an error of any kind is a Failure, and has changed nothing."""
+        """Carry out one command on keys; an error is a Failure, and has changed nothing. Raises TooMuch."""
         name = words[0].upper()
         row = self._commands.get(name)
         try:
             return self._act(row, name, words)
+        except TooMuch:
+            raise
         except Exception as error:  # noqa: BLE001 - what is unforeseen ends the connection
             self.client.note(error, name.decode(errors="replace"))
             return failure_of(error)
@@ -167,8 +177,8 @@ class Overlay:
         check_name("key", name)
         cell = self._machine.cell(name.encode())
         hold_ids = self._machine.hold_ids(name)
-        lock = self._machine.lock(name)
-        slot = Slot(name, cell, lock.holders, is_wanted=bool(lock.queue))
+        holds, is_wanted = self._machine.holders(name), self._machine.is_wanted(name)
+        slot = Slot(name, cell, holds, is_wanted=is_wanted)
         if len(slot.holds) == len(hold_ids) == 1:
             slot.hold_id = hold_ids[0]
         if cell is not None:

@@ -7,7 +7,9 @@ from redis_api.errors import CommandRefused, not_supported
 QUEUED_COUNT_MAX: Final = 1_000
 """Commands of one transaction: the node does nothing else while it runs them."""
 QUEUED_BYTES_MAX: Final = 256 * 1024
-"""Bytes of the commands of one transaction."""
+"""Bytes of the commands of one transaction, with those beside each word."""
+_WORD_BYTES: Final = 16
+"""What a word counts beside its own bytes: also an empty one is looked at."""
 
 
 class Watched(NamedTuple):
@@ -34,9 +36,10 @@ class Queue:
         """Take a command, if a transaction may have it. Raises CommandRefused."""
         if not is_possible:
             raise not_supported(f"{words[0].decode().upper()} in a transaction")
-        self._bytes_count += sum(map(len, words))
+        self._bytes_count += sum(map(len, words)) + _WORD_BYTES * len(words)
         if len(self.commands) >= QUEUED_COUNT_MAX or self._bytes_count > QUEUED_BYTES_MAX:
             raise CommandRefused(
-                f"a transaction has at most {QUEUED_COUNT_MAX} commands of {QUEUED_BYTES_MAX} bytes together"
+                f"a transaction has at most {QUEUED_COUNT_MAX} commands of {QUEUED_BYTES_MAX} bytes together,"
+                f" with {_WORD_BYTES} for each word"
             )
         self.commands.append(words)

@@ -10,7 +10,7 @@ from typing import Final
 from redis_api.arguments import database_of
 from redis_api.client import Client
 from redis_api.data import DATA
-from redis_api.errors import CommandRefused
+from redis_api.errors import CommandRefused, TooMuch
 from redis_api.overlay import Overlay, Slot
 from redis_api.queue import Queue, Watched
 from redis_api.resp import NO_LIST, OK, Reply, Status
@@ -20,6 +20,10 @@ SCRIPTS: Final = frozenset((b"EVAL", b"EVALSHA", b"EVAL_RO", b"EVALSHA_RO"))
 """The commands that may run scripts."""
 WATCHED_COUNT_MAX: Final = 1_000
 """Keys that one connection watches."""
+ANSWER_BYTES_MAX: Final = 4 * 1024 * 1024
+"""Bytes of the answer to one transaction: about what the longest MGET is answered with."""
+_ITEM_BYTES: Final = 16
+"""What a value counts beside its own bytes."""
 
 
 async def multi(client: Client, args: list[bytes]) -> Reply:
@@ -41,12 +45,30 @@ async def exec_(client: Client, args: list[bytes]) -> Reply:
     def program(overlay: Overlay) -> tuple[Reply, int]:
         if any([_has_changed(overlay, one) for one in watched]):  # noqa: C419 - all are compared
             return NO_LIST, client.database
-        return [_run(overlay, words) for words in queue.commands], overlay.database
+        return _run_all(overlay, queue.commands), overlay.database
 
     if any([words[0].upper() in SCRIPTS for words in queue.commands]):  # noqa: C419 - few, and short
         await client.face.pace.wait(client.timeout_s / 2)
     replies, client.database = await transact(client, program)
     return replies
+
+
+def _run_all(overlay: Overlay, commands: Sequence[list[bytes]]) -> list[Reply]:
+    """Carry out the commands of a transaction. Raises TooMuch."""
+    replies: list[Reply] = []
+    size_bytes = 0
+    for words in commands:
+        replies.append(_run(overlay, words))
+        size_bytes += _size_of(replies[-1])
+        if size_bytes > ANSWER_BYTES_MAX:
+            raise TooMuch(f"the answer is larger than {ANSWER_BYTES_MAX} bytes")
+    return replies
+
+
+def _size_of(reply: Reply) -> int:
+    if isinstance(reply, list):
+        return _ITEM_BYTES + sum(map(_size_of, reply))
+    return _ITEM_BYTES + (len(reply) if isinstance(reply, bytes) else 0)
 
 
 def _run(overlay: Overlay, words: list[bytes]) -> Reply:

@@ -61,19 +61,7 @@ def evaluating(*, by_hash: bool, writes: bool) -> Act:
 
 def program_of(one: Asked) -> Callable[[Overlay], Reply]:
     """Return what a script does as a program, which runs several times if other changes come first."""
-    refused: lua.TooMuch | None = None
-
-    def program(overlay: Overlay) -> Reply:
-        nonlocal refused
-        if refused is not None:
-            raise refused  # the node stood still once for it, which is enough
-        try:
-            return _run(overlay, one)
-        except lua.TooMuch as error:
-            refused = error
-            raise
-
-    return program
+    return lambda overlay: _run(overlay, one)
 
 
 def _run(overlay: Overlay, one: Asked) -> Reply:
@@ -81,7 +69,7 @@ def _run(overlay: Overlay, one: Asked) -> Reply:
     script = one.script
     if isinstance(script, Script):
         return meant.run(overlay, script, one.keys, one.args)
-    began_us = time.time_ns() // 1000
+    began_us, began_s = time.time_ns() // 1000, time.thread_time()
 
     def call(words: Sequence[bytes]) -> Reply:
         name = words[0].upper()
@@ -98,11 +86,10 @@ def _run(overlay: Overlay, one: Asked) -> Reply:
             return _NO_WRITES
         return overlay.call(words)
 
-    left_s, began_s = lua.SECONDS_MAX - overlay.scripts_s, time.process_time()
     try:
         with overlay.all_or_nothing(one.args):
-            return lua.run(script, one.keys, one.args, call, left_s)
+            return lua.run(script, one.keys, one.args, call, lua.SECONDS_MAX - overlay.scripts_s)
     finally:
-        took_s = time.process_time() - began_s
+        took_s = time.thread_time() - began_s
         overlay.scripts_s += took_s
         overlay.client.face.pace.took(took_s)

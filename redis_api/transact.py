@@ -21,7 +21,7 @@ from lockstate.words.limits import TRANSACTION_PARTS_MAX
 from lockstate.words.results import Transacted
 from redis_api.client import Client
 from redis_api.data import DATA
-from redis_api.errors import CommandRefused
+from redis_api.errors import CommandRefused, TooMuch
 from redis_api.overlay import Overlay
 from redis_api.resp import Reply
 
@@ -102,6 +102,8 @@ async def _run(
 
     if on_own_state and not node.has_failed:
         overlay, result = run(node.machine)
+        if isinstance(result, TooMuch):
+            raise result  # the node stood still once for it, which is enough
         if overlay.changed and not overlay.needs_new_state and not isinstance(result, Exception):
             return overlay, result
     overlay, result = await client.gateway.read(run, _left_s(deadline_s))

@@ -4,17 +4,23 @@ from typing import Final
 
 from cluster.errors import Overloaded
 from lockstate.catalogue import FREES
-from lockstate.words.commands import Command, Numbered, Release
+from lockstate.words.cell_operations import PutOperation, TakeOperation
+from lockstate.words.commands import Command, Numbered, Release, TransactCells
 
 RETRY_MS: Final = 1_000
 """The time, in ms, after which a client that was refused for want of room may ask again."""
 
 
 def deciding(command: Command) -> type[Command]:
-    """Return the class by which a command is taken: a frame that only frees something is as one release."""
-    if isinstance(command, Numbered) and all(type(each) in FREES for each in command.commands):
-        return Release
-    return type(command)
+    """Return the class by which a command is taken: one with parts that only free something is a release."""
+    if isinstance(command, Numbered):
+        only_frees = all(type(each) in FREES for each in command.commands)
+    elif isinstance(command, TransactCells):
+        parts = (*command.then, *command.otherwise)
+        only_frees = not any(isinstance(part, PutOperation | TakeOperation) for part in parts)
+    else:
+        return type(command)
+    return Release if only_frees else type(command)
 
 
 def check_log_space(command: type[Command], *, for_anything: bool, for_what_frees: bool) -> None:

@@ -225,18 +225,24 @@ def hold_views(
 
 def lock_view(state: State, name: str) -> LockView:
     """Return the lock `name`, with the holders of subtrees that cover it."""
-    holds = list(covering_holds(state, name))
-    if len(holds) > 1:
-        holds.sort(key=lambda named: named[1].token)
+    holders = lock_holders(state, name)
     lock = state.locks.get(name)
     tickets = lock.queue() if lock is not None else ()
-    condition = "held" if holds else "delayed" if _delays(state, name) else "free"
+    condition = "held" if holders else "delayed" if _delays(state, name) else "free"
     return LockView(
         name,
         condition,
-        hold_views(state, holds),
+        holders,
         tuple([waiter_view(state, ticket, name, place) for place, ticket in enumerate(tickets, 1)]),
     )
+
+
+def lock_holders(state: State, name: str) -> tuple[HoldView, ...]:
+    """Return who holds a lock, or a subtree that covers it, in order of their tokens."""
+    holds = list(covering_holds(state, name))
+    if len(holds) > 1:
+        holds.sort(key=lambda named: named[1].token)
+    return hold_views(state, holds)
 
 
 def lock_views(

@@ -113,6 +113,14 @@ class MachineWithModel:
         commands: list[Command] = [SetNamespace(name, settings) for name in random_commands.NAMESPACES]
         self._apply([(random_commands.ORIGINS[0], commands)])
 
+    def change_locks(self, rng: Random) -> None:
+        """Clients change locks in transactions, one or two in one entry."""
+        commands: list[Command] = [
+            random_commands.lock_transaction(rng, self.state) for _ in range(rng.randint(1, 2))
+        ]
+        commands = [random_commands.asking(rng, self.state, command) for command in commands]
+        self._apply([(rng.choice(random_commands.ORIGINS), commands)])
+
     def rush(self, rng: Random) -> None:
         """Two clients want the same rate, one after the other."""
         ask = rng.choice([random_commands.rush, random_commands.insist])

@@ -527,14 +527,26 @@ def _branch(rng: Random, state: ModelState) -> tuple[Operation, ...]:
     parts: list[Operation] = [_put(rng, key) if rng.randrange(3) else DeleteOperation(key) for key in keys]
     parts += [GetOperation(rng.choice(KEYS)) for _ in range(rng.randint(0, 2))]
     if rng.randrange(2):
-        parts += _lock_parts(rng, state)
+        parts += _lock_parts(rng, state, rng.sample(NAMES, k=rng.randint(0, 2)))
     return tuple(rng.sample(parts, k=len(parts)))
 
 
-def _lock_parts(rng: Random, state: ModelState) -> list[Operation]:
-    """Take what is free, or is held by what ends before; renew what is held."""
+def lock_transaction(rng: Random, state: ModelState) -> TransactCells:
+    """Take, end and renew locks, mostly those that can be, and write a cell with that."""
+    held = {lock.name for hold in state.holds for lock in hold.locks}
+    free = [name for name in dict.fromkeys(NAMES) if name not in held]
+    names = rng.sample(free, k=min(len(free), rng.randint(0, 2)))
+    compares = [LockCompare(name) for name in names if rng.randrange(3) == 0]
+    parts = _lock_parts(rng, state, names)
+    if rng.randrange(2):
+        parts.append(_put(rng, rng.choice(KEYS)))
+    otherwise = rng.choice([(), (GetOperation(KEYS[0]),)])
+    return TransactCells(tuple(compares), tuple(parts), otherwise, rng.choice(REQUEST_IDS))
+
+
+def _lock_parts(rng: Random, state: ModelState, names: list[str]) -> list[Operation]:
+    """Take what has these names, or is held by what ends before; renew what is held."""
     parts: list[Operation] = []
-    names = rng.sample(NAMES, k=rng.randint(0, 2))
     for hold in rng.sample(state.holds, k=min(len(state.holds), rng.randint(0, 2))):
         if rng.randrange(4) == 0:
             parts.append(RenewOperation(hold.hold_id, rng.choice(TTLS_MS)))

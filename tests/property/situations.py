@@ -123,9 +123,9 @@ SITUATIONS: Final[dict[str, int]] = {
     "a namespace does not allow it": 5,
     "a namespace counts holds and waits": 20,
     "a hold lies in a namespace that is newer": 20,
-    "a transaction takes a lock": 2,
-    "a transaction takes what it has ended": 1,
-    "a transaction is refused for its locks": 9,
+    "a transaction takes a lock": 25,
+    "a transaction takes what it has ended": 12,
+    "a transaction is refused for its locks": 50,
     "a transaction lets a waiter through": 1,
 }
 """Each situation, and how often the seeds must lead to it at least: about a third of how often they do."""

@@ -23,6 +23,9 @@ SEEDS = (*range(118), 129, 131, 163, 205, 249, 255, 259, 264, 271, 293, 313, 334
 """The last ones for what is seen seldom."""
 ASKING_SEEDS = range(1000, 1008)
 """More of them, of histories in which waits may ask by themselves."""
+LOCK_SEEDS = range(2000, 2012)
+"""And of histories in which transactions change locks all the time."""
+EVERY_SEED = (*SEEDS, *ASKING_SEEDS, *LOCK_SEEDS)
 STEPS = 60
 ENDS_MAX = [None, 1, 3]
 """How many things one entry or command ends at most: the real limit, or so few that something is left."""
@@ -82,14 +85,16 @@ def run(seed: int) -> tuple[Counter[str], AssertionError | None]:
             pair.come_back(rng)
             if seed in ASKING_SEEDS:
                 pair.let_waits_ask()
-            for _ in range(STEPS):
+            for number in range(STEPS):
                 pair.step(rng)
+                if seed in LOCK_SEEDS and number % 2:
+                    pair.change_locks(rng)
     except AssertionError as error:
         return pair.seen, error
     return pair.seen, None
 
 
-@pytest.mark.parametrize("seed", [*SEEDS, *ASKING_SEEDS])
+@pytest.mark.parametrize("seed", EVERY_SEED)
 def test_machine_and_model_agree(seed: int) -> None:
     """On every history of a seed, a machine that restarts and one that does not do what the model does."""
     seen, error = run(seed)
@@ -101,5 +106,5 @@ def test_machine_and_model_agree(seed: int) -> None:
 @pytest.mark.parametrize("sight", situations.SITUATIONS)
 def test_the_interesting_is_often_seen(sight: str) -> None:
     """The histories of the seeds lead to every situation in which a machine is likely to be wrong."""
-    count = sum(run(seed)[0][sight] for seed in (*SEEDS, *ASKING_SEEDS))
+    count = sum(run(seed)[0][sight] for seed in EVERY_SEED)
     assert count >= situations.SITUATIONS[sight], f"seen {count} times"

@@ -1,6 +1,6 @@
 """What clients do with cells: write, count, write only while they hold something, delete, read.
 
-And in one transaction with them: take and release locks.
+And in one transaction with them: take, renew and release locks.
 """
 
 from random import Random
@@ -18,16 +18,17 @@ from lockstate.words.cell_operations import (
     LockCompare,
     Operation,
     PutOperation,
+    RenewOperation,
     TakeOperation,
 )
 from lockstate.words.commands import Acquire, Command, DeleteCells, PutCell, TransactCells
 from lockstate.words.ids import NO_SESSION, AttemptId, OwnerName, SessionId
 from lockstate.words.kinds import HoldKind
 from lockstate.words.modes import Mode
-from lockstate.words.results import CellRead, Granted, LockTaken, Transacted
+from lockstate.words.results import CellRead, Granted, LockTaken, Renewed, Transacted
 from tests.simulation.workload.caller import Caller
 from tests.simulation.workload.client_commands import ClientCommands
-from tests.simulation.workload.client_holds import ClientHolds
+from tests.simulation.workload.client_holds import ClientHolds, Held
 from tests.simulation.workload.history import ReadCell, ReadCells
 
 KEYS: Final = (b"c", b"c/a", b"c/b")
@@ -61,7 +62,7 @@ class CellActs:
         elif dice < 0.65:
             await self._write_guarded(key)
         elif dice < 0.75:
-            await self._change_locks(key)
+            await (self._renew(key) if random.random() < 0.3 else self._change_locks(key))
         elif dice < 0.85:
             await self._ask(DeleteCells(key, random.random() < 0.3, self._request_id()))
         elif dice < 0.95:
@@ -88,11 +89,7 @@ class CellActs:
     async def _change_locks(self, key: bytes) -> None:
         """Take a lock that is free, or release one and take it again, and write a cell with that."""
         actor, random = self._actor, self._actor.random
-        held = [
-            one
-            for one in actor.holdings.held.values()
-            if one.kind is HoldKind.LOCK and not (one.session_id or one.is_converting or one.is_renewing)
-        ]
+        held = self._locks_with_leases()
         take = TakeOperation(
             actor.commands.pick_name(),
             actor.caller.new_hold_id(),
@@ -114,6 +111,35 @@ class CellActs:
             if isinstance(taken, LockTaken):
                 granted = Granted(take.hold_id, taken.token, take.name, asked.mode, taken.expires_in_ms)
                 actor.holdings.take(asked, asked_us, granted, since_us)
+
+    def _locks_with_leases(self) -> list[Held]:
+        """Return the locks of this client that have a lease of their own and do not change just now."""
+        return [
+            one
+            for one in self._actor.holdings.held.values()
+            if one.kind is HoldKind.LOCK and not (one.session_id or one.is_converting or one.is_renewing)
+        ]
+
+    async def _renew(self, key: bytes) -> None:
+        """Give a lock another lease, while nobody else has it, and write a cell with that."""
+        actor, locks = self._actor, self._locks_with_leases()
+        if not locks:
+            return
+        one, ttl_ms = actor.random.choice(locks), actor.commands.pick_ttl()
+        one.is_renewing = True
+        actor.holdings.shorten(one, ttl_ms)
+        compares = (LockCompare(one.places[0][1], one.hold_id),)
+        then = (RenewOperation(one.hold_id, ttl_ms), self._put(key))
+        asked_us, result = await actor.caller.insist(TransactCells(compares, then, (), self._request_id()))
+        if isinstance(result, Transacted) and result.succeeded:
+            renewed = result.results[0]
+            assert isinstance(renewed, Renewed), renewed
+            if one.hold_id in actor.holdings.held:
+                actor.holdings.believe(one, asked_us, renewed.expires_in_ms)
+        else:
+            # Another lease of which nobody knows whether and when it begins is none to rely on.
+            actor.holdings.give_up(one.hold_id)
+        one.is_renewing = False
 
     async def _count(self) -> None:
         """Add one, unless somebody else was faster."""

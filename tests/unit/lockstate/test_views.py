@@ -3,6 +3,8 @@
 import msgspec
 import pytest
 
+from lockstate.reads import views
+from lockstate.tables.records import Lock
 from lockstate.words import limits
 from lockstate.words.commands import OpenSession
 from lockstate.words.ids import OwnerName, SessionId
@@ -33,6 +35,16 @@ def test_a_lock_shows_holders_and_queue() -> None:
             WaiterView(OwnerName("eve"), Mode.EXCLUSIVE, 2, 50, "db/b", ticket=4),
         ),
     )
+
+
+def test_holders_are_shown_without_a_look_at_who_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+    """There may be ten thousand of those, and a client of Redis that looks at a key asks for none."""
+    machine = _busy_driver().machine
+    shown = machine.lock("db/b").holders
+    monkeypatch.setattr(Lock, "queue", None)
+    monkeypatch.setattr(views, "waiter_view", None)
+    assert machine.holders("db/b") == shown
+    assert [machine.is_wanted(name) for name in ("db/b", "zoo", "db", "other")] == [True, False, False, False]
 
 
 def test_an_unknown_lock_is_free() -> None:

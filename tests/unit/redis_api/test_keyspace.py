@@ -79,6 +79,23 @@ async def test_a_take_that_meets_a_cell_is_given_back() -> None:
         assert await client.ask("GET", "k") == b"v"
 
 
+@pytest.mark.parametrize(
+    ("cell", "said"), [(b"w", 0), (VALUE, "-TRYAGAIN the key has become a string: run the script again")]
+)
+async def test_a_script_that_meets_a_cell_compares_its_value(cell: bytes, said: object) -> None:
+    """It was begun as one step for a lock: another value is the answer that it would give, too."""
+    async with serving() as served, served.client() as client:
+        served.node.answers.clear()
+        client.send("SET", "before", VALUE, "NX", "PX", 30_000)
+        client.send("EVAL", COMPARE_AND_DELETE, 1, "k", VALUE)
+        await until(lambda: served.face.commands["EVAL"] == 1)
+        await served.node.submit(PutCell(b"redis/0/k", cell), 5.0)
+        served.node.answers.set()
+        assert await client.read() == "+OK"
+        assert await client.read() == said
+        assert await client.ask("GET", "k") == cell
+
+
 async def test_a_cell_beside_a_hold_is_the_cell() -> None:
     """Until its taker gives the hold back, or for good if that died: it reads as one, and can be written."""
     async with serving() as served, served.client() as client:
@@ -227,11 +244,31 @@ async def test_the_queue_of_a_transaction_has_bounds() -> None:
         await client.ask("MULTI")
         while (said := await client.ask("SET", "k", "v" * 60_000)) == "+QUEUED":
             pass
-        assert said == "-ERR a transaction has at most 1000 commands of 262144 bytes together"
+        assert said == (
+            "-ERR a transaction has at most 1000 commands of 262144 bytes together, with 16 for each word"
+        )
         assert (await client.ask("EXEC")).startswith("-EXECABORT ")
         assert (await client.ask("WATCH", *[f"k{number}" for number in range(1_001)])).startswith(
             "-ERR a conn"
         )
+
+
+async def test_the_answer_of_a_transaction_has_a_bound() -> None:
+    """A few bytes in the queue cannot ask for hundreds of megabytes at once; words without a letter count."""
+    async with serving() as served, served.client() as client:
+        await client.ask("SET", "k", "v" * 4_096)
+        found = await transaction(client, *[("MGET", *["k"] * 200)] * 5)
+        assert [len(values) for values in found] == [200] * 5
+        wanted = [("SET", "n", "1"), *[("MGET", *["k"] * 200)] * 6]
+        assert (await transaction(client, *wanted)).startswith(
+            "-BUSY the answer is larger than 4194304 bytes"
+        )
+        assert await client.ask("GET", "n") is None
+        await client.ask("MULTI")
+        said = [await client.ask("MGET", *[""] * 1_000) for _ in range(17)]
+        assert said[0] == "+QUEUED"
+        assert said[-1].startswith("-ERR a transaction has at most 1000 commands of 262144 bytes together")
+        assert (await client.ask("EXEC")).startswith("-EXECABORT ")
 
 
 async def test_what_was_watched_must_not_have_changed() -> None:

@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from redis_api import lua
-from redis_api.errors import CommandRefused
-from redis_api.lua import SECONDS_MAX, Program, TooMuch
+from redis_api.errors import CommandRefused, TooMuch
+from redis_api.lua import SECONDS_MAX, Program
 from redis_api.resp import OK, Failure, Reply, Status
 
 pytest.importorskip("lupa.lua51", reason="needs lupa, the extra redis-lua of the node")

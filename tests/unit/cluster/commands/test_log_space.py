@@ -7,7 +7,16 @@ import pytest
 from cluster.commands.log_space import RETRY_MS, check_log_space, deciding
 from cluster.errors import Overloaded
 from lockstate.catalogue import FREES
-from lockstate.words.commands import Acquire, Command, EndWait, Numbered, Release, Tick
+from lockstate.words.cell_operations import (
+    DeleteOperation,
+    EndOperation,
+    GetOperation,
+    LockCompare,
+    PutOperation,
+    RenewOperation,
+    TakeOperation,
+)
+from lockstate.words.commands import Acquire, Command, EndWait, Numbered, Release, Tick, TransactCells
 from lockstate.words.ids import AttemptId, HoldId, SessionId
 from lockstate.words.modes import Mode
 
@@ -61,3 +70,14 @@ def test_a_frame_is_taken_as_what_is_in_it() -> None:
         assert deciding(Numbered(len(commands), SessionId("s"), 1, 1, (), commands)) in FREES
     assert deciding(Numbered(3, SessionId("s"), 1, 1, (), (*free, acquire))) is Numbered
     assert deciding(Tick()) is Tick
+
+
+def test_a_transaction_is_taken_as_what_it_may_do() -> None:
+    """One that ends, deletes, renews and reads lets clients of Redis go home as well; not one that adds."""
+    hold_id = HoldId("h")
+    free = EndOperation(hold_id), DeleteOperation(b"k"), GetOperation(b"k"), RenewOperation(hold_id, 100)
+    compares = (LockCompare("a", hold_id),)
+    assert deciding(TransactCells(compares, free, free)) in FREES
+    for adds in (PutOperation(b"k", b"v"), TakeOperation("a", HoldId("t"), ttl_ms=100)):
+        assert deciding(TransactCells(compares, (*free, adds))) is TransactCells
+        assert deciding(TransactCells(compares, free, (adds,))) is TransactCells
