@@ -1,9 +1,9 @@
 """How a rate limit counts: the three kinds of limiter. `rates` chooses the limiter of a request.
 
 All three grant places in order: `at_ms` never falls from one admission to the next, so that nothing, not even
-a smaller cost, overtakes a place that was reserved. Only within one fixed window it may, all of whose moments are as
-good: a place that another limit made late in it delays nobody. All arithmetic is on integers, in cluster
-milliseconds.
+a smaller cost, overtakes a place that was reserved. Only within one fixed window it may, all of whose moments
+are as good: a place that another limit made late in it delays nobody. All arithmetic is on integers, in
+cluster milliseconds.
 """
 
 from array import array

@@ -177,8 +177,7 @@ def test_the_lock_of_celery_once(nodes: RedisCluster) -> None:
     once = pytest.importorskip(
         "celery_once", reason="needs celery-once, which has no wheel: pip install celery-once"
     )
-    from celery_once.backends import redis as module  # noqa: PLC0415 - as above
-
+    module = pytest.importorskip("celery_once.backends.redis")
     backends = []
     for node_id in ("n1", "n2"):
         module.redis = None  # it keeps its first client for good
