@@ -138,8 +138,15 @@ async def info(client: Client, args: list[bytes]) -> Reply:
             "node_id": node.node_id,
             "uptime_in_seconds": uptime_s,
         },
-        "clients": {"connected_clients": client.face.clients_count},
+        "clients": {
+            "connected_clients": client.face.clients_count,
+            "blocked_clients": client.face.waits.count,
+        },
         "persistence": {"loading": 0},
+        "stats": {
+            "total_connections_received": client.face.came_count,
+            "total_commands_processed": client.face.commands.total(),
+        },
         "replication": {
             "role": "master",
             "connected_slaves": 0,
@@ -201,6 +208,13 @@ def _line(client: Client) -> str:
     )
 
 
+def _lines(client: Client, args: Sequence[bytes]) -> Reply:
+    """CLIENT LIST: the connections of this node that belong to the same principal."""
+    del args
+    own = [one for one in client.face.clients if one.principal == client.principal]
+    return "".join([_line(one) for one in sorted(own, key=lambda one: one.number)])
+
+
 def _ok(client: Client, args: Sequence[bytes]) -> Reply:
     del client, args
     return OK
@@ -212,6 +226,7 @@ _OF_CLIENT: Final[dict[bytes, tuple[int, Callable[[Client, Sequence[bytes]], Rep
     b"GETNAME": (0, lambda client, _: client.name or None),
     b"ID": (0, lambda client, _: client.number),
     b"INFO": (0, lambda client, _: _line(client)),
+    b"LIST": (0, _lines),
     b"NO-EVICT": (1, _ok),
     b"NO-TOUCH": (1, _ok),
 }

@@ -53,8 +53,16 @@ class Face:
     commands: Counter[str] = field(default_factory=Counter)
     errors: Counter[str] = field(default_factory=Counter)
     began_s: float = field(default_factory=time.monotonic)
-    clients_count: int = 0
+    clients: set["Client"] = field(default_factory=set)
+    """The connections."""
+    came_count: int = 0
+    """Connections since the start."""
     has_told_same_value: bool = False
+
+    @property
+    def clients_count(self) -> int:
+        """Return how many connections there are."""
+        return len(self.clients)
 
 
 class Client:

@@ -88,7 +88,8 @@ class RedisConnection(asyncio.Protocol):
             self._place.connection = self
         self._client = Client(self._face, self._place, self._transport, self._number)
         self._connections.add(self)
-        self._face.clients_count += 1
+        self._face.clients.add(self._client)
+        self._face.came_count += 1
         if self._place.refused is not None:
             self._refuse(Failure("ERR", "max number of clients reached"))
 
@@ -305,7 +306,7 @@ class RedisConnection(asyncio.Protocol):
         self._client.leave()
         self._place.gone()
         self._connections.discard(self)
-        self._face.clients_count -= 1
+        self._face.clients.discard(self._client)
         self._client.listening.end_all()
         for attempt in (self._client.attempt, *[started.attempt for started in self._under_way]):
             if attempt is not None:

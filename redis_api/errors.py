@@ -9,6 +9,7 @@ with a server that died, so that no client believes anything false.
 from typing import Final
 
 from lockapi import problems
+from redis_api import missing
 from redis_api.resp import Failure
 
 MANUAL: Final = "docs/faces.md"
@@ -75,9 +76,10 @@ def not_supported(what: str, why: str = "") -> CommandRefused:
     return CommandRefused(f"{what} is not supported by Holdfast, a lock service{reason}; see {MANUAL}")
 
 
-def unknown_command(name: bytes, reason: str = "") -> CommandRefused:
-    """Return the refusal of a command that is not in the table."""
+def unknown_command(name: bytes) -> CommandRefused:
+    """Return the refusal of a command that is not in the table, with what to do instead if that is known."""
     shown = name[:100].decode(errors="replace")
+    reason = missing.reason_of(shown)
     return CommandRefused(
         f"unknown command '{shown}': Holdfast is a lock service{f', and {reason}' if reason else ''}; see"
         f" {MANUAL}"

@@ -1,4 +1,4 @@
-"""SCAN and KEYS: keys of a database, page by page in the order of their names, without what may not be read.
+"""SCAN, KEYS and DBSIZE: page by page in the order of their names, without what may not be read.
 
 A cursor of SCAN is a number for a place that this node keeps. So a key that is there from the first call to
 the last is told, whatever comes and goes meanwhile.
@@ -19,7 +19,7 @@ from redis_api.errors import SYNTAX, CommandRefused
 from redis_api.resp import Reply
 
 KEYS_COUNT_MAX: Final = 10_000
-"""Keys that KEYS looks at."""
+"""Keys that KEYS and DBSIZE look at."""
 _COUNT: Final = 10
 """Keys that SCAN looks at unless it is told how many."""
 _LITERAL: Final = re.compile(rb"[0-9A-Za-z][0-9A-Za-z:_-]*")
@@ -129,7 +129,19 @@ def _cursor(text: bytes) -> int:
 
 async def keys(client: Client, args: list[bytes]) -> Reply:
     """KEYS pattern: page by page, so not all of one moment."""
-    asked, found = matching(args[0]), []
+    return [*await _all(client, "KEYS", args[0])]
+
+
+async def dbsize(client: Client, args: list[bytes]) -> Reply:
+    """DBSIZE: how many keys KEYS would list."""
+    del args
+    return len(await _all(client, "DBSIZE", b"*"))
+
+
+async def _all(client: Client, command: str, pattern: bytes) -> list[bytes]:
+    """Return all keys that match. Raises CommandRefused, ProblemError, ClusterError."""
+    asked = matching(pattern)
+    found: list[bytes] = []
     place: Scanned | None = Scanned(client.database)
     count = 0
     while place is not None:
@@ -137,5 +149,7 @@ async def keys(client: Client, args: list[bytes]) -> Reply:
         found += page
         count += seen_count
         if count > KEYS_COUNT_MAX:
-            raise CommandRefused(f"KEYS looks at {KEYS_COUNT_MAX} keys at most, and there are more: use SCAN")
+            raise CommandRefused(
+                f"{command} looks at {KEYS_COUNT_MAX} keys at most, and there are more: use SCAN"
+            )
     return found

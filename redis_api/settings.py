@@ -27,6 +27,11 @@ async def config(client: Client, args: list[bytes]) -> Reply:
     """CONFIG GET pattern [pattern ...]."""
     del client
     word, patterns = args[0].upper(), args[1:]
+    if word == b"SET" and b"notify-keyspace-events" in [name.lower() for name in patterns]:
+        raise not_supported(
+            "notify-keyspace-events",
+            "no key tells of its end: BLPOP and HF.ACQUIRE wait, SUBSCRIBE hears what clients PUBLISH",
+        )
     if word != b"GET":
         raise not_supported(
             f"CONFIG {word[:50].decode(errors='replace')}", "settings are given when a node is started"

@@ -125,6 +125,7 @@ COMMANDS: Final = {
         Command("EXEC", 1, queued.exec_, "Applies the commands since MULTI in one step.", ()),
         Command("SCAN", -2, scanning.scan, "Tells some keys, and where to go on.", (), need=needs.READ),
         Command("KEYS", 2, scanning.keys, "Tells all keys that match.", (), need=needs.READ),
+        Command("DBSIZE", 1, scanning.dbsize, "Counts the keys of the database.", (), need=needs.READ),
         # -- nodes that serve -----------------------------------------------------------------------------
         Command("CONFIG", -2, settings.config, "Tells what is true of a node, as settings of Redis."),
         Command("WAIT", 3, settings.wait, "Tells how many other nodes have what was answered."),
@@ -147,10 +148,6 @@ COMMANDS: Final = {
 }
 """All commands by their names in capitals."""
 
-_REASONS: Final = {
-    **dict.fromkeys((b"SSUBSCRIBE", b"SUNSUBSCRIBE", b"SPUBLISH"), "it has no shards: SUBSCRIBE"),
-}
-"""Why commands are missing that lock clients use."""
 _AT_ONCE: Final = frozenset((b"MULTI", b"EXEC", b"DISCARD", b"WATCH", b"RESET", b"QUIT"))
 """Commands that are carried out at once, also in a transaction."""
 _QUEUED: Final = frozenset(DATA) | queued.ALONGSIDE
@@ -204,7 +201,7 @@ def _checked(client: Client, row: Command | None, name: bytes, words: list[bytes
             " (P|S)UNSUBSCRIBE / PING / QUIT / RESET are allowed in this context"
         )
     if row is None:
-        raise unknown_command(name, _REASONS.get(name, ""))
+        raise unknown_command(name)
     if not row.takes(len(words)):
         raise wrong_arity(row.name)
     if not row.in_start and (how_far := client.face.starting()):

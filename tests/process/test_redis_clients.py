@@ -81,12 +81,13 @@ def placed(text: str, nodes: RedisCluster) -> str:
 def test_the_programs_of_the_manual(nodes: RedisCluster) -> None:
     """They work as they stand there, with the address of a node."""
     programs = re.findall(r"^```python\n(.*?)^```$", MANUAL.read_text("utf-8"), re.MULTILINE | re.DOTALL)
-    assert len(programs) == 4
+    assert len(programs) == 8
     with nodes.client("n1") as client:
         names: dict[str, Any] = {"redis": redis, "client": client}
         for program in programs:
             exec(placed(program, nodes), names)  # noqa: S102 - it is ours
         assert names["token"] > 0
+        assert redis.from_url(names["CACHES"]["locks"]["LOCATION"]).ping()
         assert names["allowed"] == 1
         assert client.get("report") is None
         assert (names["taken"], names["length"]) == (True, 1)

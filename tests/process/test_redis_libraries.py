@@ -2,6 +2,8 @@
 
 import asyncio
 import contextlib
+import shutil
+import subprocess
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -10,7 +12,7 @@ from types import SimpleNamespace
 from typing import Any, Final
 
 import pytest
-from redis.exceptions import LockNotOwnedError
+from redis.exceptions import LockNotOwnedError, ResponseError
 
 from scripts.lib import ports
 from tests.process.nodes import bring_all_back
@@ -168,6 +170,89 @@ def test_the_lock_of_celery_singleton(nodes: RedisCluster) -> None:
     deadline_s = time.monotonic() + 10
     while not one.lock("singleton", "task-3", expiry=30):
         assert time.monotonic() < deadline_s, "it ends with its time"
+
+
+def test_the_lock_of_celery_once(nodes: RedisCluster) -> None:
+    """A task that is queued is not queued again, on any node, until it is over or its time is."""
+    once = pytest.importorskip(
+        "celery_once", reason="needs celery-once, which has no wheel: pip install celery-once"
+    )
+    module = pytest.importorskip("celery_once.backends.redis")
+    backends = []
+    for node_id in ("n1", "n2"):
+        module.redis = None  # it keeps its first client for good
+        backends.append(module.Redis({"url": url(nodes, node_id)}))
+    one, two = backends
+    one.raise_or_lock("qo_report", timeout=30)
+    with pytest.raises(once.AlreadyQueued) as refused:
+        two.raise_or_lock("qo_report", timeout=30)
+    assert 25 < refused.value.countdown <= 30
+    two.clear_lock("qo_report")
+    one.raise_or_lock("qo_report", timeout=0.5)
+    waiting = module.Redis({"url": "", "blocking": True, "blocking_timeout": 10})
+    waiting.raise_or_lock("qo_report", timeout=30)
+
+
+def cache_of(name: str, nodes: RedisCluster) -> Any:
+    """Return a cache of Django, of its own library or of django-redis."""
+    pytest.importorskip("django_redis.cache", reason=WHY)
+    django = pytest.importorskip("django", reason=WHY)
+    from django.conf import settings  # noqa: PLC0415 - not everybody has it
+
+    if not settings.configured:
+        settings.configure()
+    django.setup()
+    from django.utils.module_loading import import_string  # noqa: PLC0415 - as above
+
+    return import_string(name)(url(nodes, "n2"), {})
+
+
+@pytest.mark.parametrize(
+    "name", ["django_redis.cache.RedisCache", "django.core.cache.backends.redis.RedisCache"]
+)
+def test_a_cache_of_django(nodes: RedisCluster, name: str) -> None:
+    """Small values that last a day at most, or for ever; all at once are not cleared."""
+    cache = cache_of(name, nodes)
+    cache.set_many({"a": [1], "b": 2}, timeout=60)
+    assert cache.get_many(["a", "b", "none"]) == {"a": [1], "b": 2}
+    assert cache.incr("b") == 3
+    assert not cache.add("b", 4)
+    assert cache.touch("b", 120)
+    cache.set("c", "for ever", timeout=None)
+    assert cache.get("c") == "for ever"
+    cache.delete_many(["a", "b", "c"])
+    assert not cache.has_key("a")
+    with pytest.raises(ResponseError, match="ttl-out-of-range: 1209600000; must be 50 to 86400000 ms"):
+        cache.set("session", "two weeks", timeout=1_209_600)
+    with pytest.raises(ResponseError, match="for one key; at most 4096 are allowed"):
+        cache.set("page", "x" * 5_000)
+    with pytest.raises(ResponseError, match="delete the keys that SCAN lists"):
+        cache.clear()
+
+
+@pytest.mark.parametrize(
+    ("options", "shown"),
+    [
+        (["--scan", "--pattern", "cli-*"], "cli-list\ncli-string\n"),
+        (["--bigkeys"], "Biggest   list found '\"cli-list\"' has 1 items"),
+        (["client", "list"], "lib-name= lib-ver= user=default"),
+        (["-3", "info", "stats"], "total_commands_processed:"),
+        (["monitor"], "`holdfast watch` shows what happens to locks"),
+        (["flushall"], "delete the keys that SCAN lists"),
+    ],
+)
+def test_redis_cli(nodes: RedisCluster, options: list[str], shown: str) -> None:
+    """What people type: its own ways to look, and refusals that say what to do."""
+    program = shutil.which("redis-cli")
+    if program is None:
+        pytest.skip("needs redis-cli: Debian's redis-tools")
+    with nodes.client("n3") as client:
+        client.set("cli-string", "value!")
+        client.delete("cli-list")
+        client.rpush("cli-list", "x")
+    command = [program, "-p", str(nodes.port("n1")), *options]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert shown in done.stdout
 
 
 # -- nodes that fail -----------------------------------------------------------------------------------------

@@ -7,6 +7,7 @@ from typing import Any, Final
 import pytest
 import redis
 
+from scripts.lib import ports
 from tests.process.nodes import bring_all_back
 from tests.process.redis_nodes import RedisCluster
 from tests.process.test_redis_differences import answer
@@ -233,7 +234,7 @@ def test_the_reset_of_python_redis_lock(nodes: RedisCluster) -> None:
         assert one.exists("lock:reset") == 0
         assert one.lpop("lock-signal:reset") == b"1"
         assert redis_lock.Lock(two, "reset", expire=20).acquire(blocking=False)
-        with pytest.raises(redis.ResponseError, match="unknown command 'KEYS'"):
+        with pytest.raises(redis.ResponseError, match="a script cannot call it"):
             redis_lock.reset_all(two)
 
 
@@ -244,3 +245,31 @@ def test_a_structure_of_pottery(nodes: RedisCluster) -> None:
         first = pottery.NextID(key="tickets", masters={one})
         second = pottery.NextID(key="tickets", masters={two})
         assert [next(first), next(second), next(first)] == [1, 2, 3]
+
+
+@pytest.mark.filterwarnings("ignore:distutils Version classes:DeprecationWarning")
+@pytest.mark.parametrize("node_ids", [("n1",), ("n1", "n2", "n3")])
+async def test_the_lock_of_aioredlock(nodes: RedisCluster, node_ids: tuple[str, ...]) -> None:
+    """Its own scripts take, extend and release; a second node finds its value there, so it may have all."""
+    aioredlock = pytest.importorskip(
+        "aioredlock", reason="needs aioredlock, which pulls in an old aioredis: pip install aioredlock"
+    )
+    addresses = [f"redis://{ports.HOST}:{nodes.port(node_id)}/0" for node_id in node_ids]
+    one = aioredlock.Aioredlock(addresses, retry_count=2)
+    two = aioredlock.Aioredlock([f"redis://{ports.HOST}:{nodes.port('n2')}/0"], retry_count=2)
+    try:
+        lock = await one.lock("aio", lock_timeout=20)
+        assert lock.valid
+        with pytest.raises(aioredlock.LockError):
+            await two.lock("aio", lock_timeout=20)
+        await one.extend(lock, 30)
+        with nodes.client("n3") as client:
+            assert 25_000 < client.pttl("aio") <= 30_000
+        assert await two.is_locked("aio")
+        await one.unlock(lock)
+        async with await two.lock("aio", lock_timeout=20) as other:
+            assert other.valid
+        assert not await one.is_locked("aio")
+    finally:
+        await one.destroy()
+        await two.destroy()

@@ -147,6 +147,8 @@ async def test_rights_are_those_of_the_name() -> None:
         assert done[0] == "+OK"
         assert done[1].startswith("-NOPERM ")
         assert await client.ask("KEYS", "billing/*") == [b"billing/a", b"billing/b", b"billing/lock"]
+        assert await client.ask("DBSIZE") == len(await client.ask("KEYS", "*")) == 3
+        assert await ops.ask("DBSIZE") == 4
         assert await client.ask("SCAN", 0, "MATCH", "*", "COUNT", 100) == [
             b"0",
             [b"billing/a", b"billing/b", b"billing/lock"],
@@ -468,11 +470,13 @@ async def test_a_scan_tells_each_key_that_stays() -> None:
 
 
 async def test_bounds_of_listings(monkeypatch: pytest.MonkeyPatch) -> None:
-    """KEYS refuses to look at too many; of all cursors the oldest are forgotten."""
+    """KEYS and DBSIZE refuse to look at too many; of all cursors the oldest are forgotten."""
     async with serving() as served, served.client() as client:
         for number in range(5):
             await client.ask("SET", f"k{number}", "v")
+        assert await client.ask("DBSIZE") == 5
         monkeypatch.setattr(scanning, "KEYS_COUNT_MAX", 4)
+        assert (await client.ask("DBSIZE")).startswith("-ERR DBSIZE looks at 4 keys at most")
         assert (await client.ask("KEYS", "*")).startswith("-ERR KEYS looks at 4 keys at most")
         assert await client.ask("KEYS", "k1*") == [b"k1"]
         monkeypatch.setattr(cursors, "CURSORS_COUNT_MAX", 1)

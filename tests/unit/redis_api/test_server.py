@@ -15,9 +15,10 @@ from http_api.server.request_rates import RequestRates
 from lockapi.gateway import Gateway
 from lockstate.machine import LockMachine
 from lockstate.words.commands import Acquire, Command, MayWait
-from redis_api import left_grants, quick, table
+from redis_api import left_grants, missing, quick, table
 from redis_api.client import Face
 from redis_api.connection import Commands
+from redis_api.data import DATA
 from redis_api.resp import COMMAND_BYTES_MAX
 from redis_api.server import RedisServer
 from tests.support.local_node import LocalAnswer, LocalNode
@@ -263,7 +264,9 @@ async def test_only_the_holder_changes_its_lease() -> None:
         (["EXEC", "x"], "-ERR wrong number of arguments for 'exec' command"),
         (["EXEC"], "-ERR EXEC without MULTI"),
         (["DISCARD"], "-ERR DISCARD without MULTI"),
-        (["FLUSHALL"], "-ERR unknown command 'FLUSHALL': Holdfast is a lock service; see docs/faces.md"),
+        (["NOSUCH"], "-ERR unknown command 'NOSUCH': Holdfast is a lock service; see docs/faces.md"),
+        (["FLUSHALL"], "-ERR unknown command 'FLUSHALL': Holdfast is a lock service, and nothing ends all "),
+        (["hset", "k"], "-ERR unknown command 'HSET': Holdfast is a lock service, and it has no hashes: "),
         (["CLIENT", "KILL"], "-ERR CLIENT KILL is not supported by Holdfast"),
         (["EVAL", "return '", "0"], "-ERR "),
         (["EVAL_RO", "return 1", "-1"], "-ERR Number of keys can't be negative"),
@@ -379,6 +382,35 @@ async def test_each_command_is_counted_once() -> None:
             assert (await client.ask("SET", "k" * 600, VALUE, "NX", "PX", 1)).startswith("-ERR ")
         assert await client.ask("GET", "k") == b"a string"
         assert (await client.ask("GET", "k")).startswith("-TRYAGAIN too-many-requests: ")
+
+
+async def test_every_missing_command_says_what_to_do() -> None:
+    """No command that is here is listed as missing, except for those that scripts lack."""
+    here = {name.decode() for name in table.COMMANDS if missing.reason_of(name.decode())}
+    assert {missing.reason_of(name) for name in here} == {"a script cannot call it"}
+    assert here.isdisjoint(name.decode() for name in DATA), "what scripts can call"
+    assert missing.reason_of("FLUSHDB").endswith("delete the keys that SCAN lists")
+
+
+async def test_a_client_sees_the_connections_of_its_principal() -> None:
+    """Those of this node, in the order in which they came; a connection that has ended is none."""
+    tokens = token_line("billing", TOKEN, "read") + token_line("ops", OTHER_TOKEN, "read")
+    async with serving(tokens) as served, served.client() as one, served.client() as ops:
+        await ops.ask("AUTH", OTHER_TOKEN)
+        await ops.ask("CLIENT", "SETNAME", "eve")
+        await one.ask("AUTH", TOKEN)
+        await one.ask("CLIENT", "SETNAME", "first")
+        async with served.client() as two:
+            await two.ask("AUTH", TOKEN)
+            await two.ask("CLIENT", "SETNAME", "second")
+            lines = (await one.ask("CLIENT", "LIST")).decode().splitlines()
+            assert [line.split()[2] for line in lines] == ["name=first", "name=second"]
+            assert all(line.endswith(" user=billing") for line in lines)
+        await until(lambda: served.face.clients_count == 2)
+        assert (await one.ask("CLIENT", "LIST")).count(b"\n") == 1
+        figures = (await one.ask("INFO", "stats")).decode()
+        assert "total_connections_received:3\r\n" in figures
+        assert f"total_commands_processed:{served.face.commands.total()}\r\n" in figures
 
 
 async def test_a_node_that_starts_says_so() -> None:

@@ -18,6 +18,9 @@ async def test_settings_are_told_by_pattern() -> None:
             "-ERR wrong number of arguments for 'config|get'"
         )
         assert (await client.ask("CONFIG", "SET", "save", "")).startswith("-ERR CONFIG SET is not supported")
+        refused = await client.ask("CONFIG", "SET", "notify-keyspace-events", "Ex")
+        assert refused.startswith("-ERR notify-keyspace-events is not supported")
+        assert "HF.ACQUIRE wait" in refused
 
 
 async def test_wait_tells_how_many_others_have_a_write() -> None:
