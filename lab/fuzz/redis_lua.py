@@ -6,6 +6,8 @@ from typing import Final
 DEPTH_MAX: Final = 3
 _NUMBERS: Final = ("0", "1", "-1", "3", "2.5", "-0.5", "1e15", "2^53", "10")
 _TEXTS: Final = ("''", "'v'", "'41'", "'a b'", "'x:7'", "'\\0\\255'", "'0x10'")
+_SAID: Final = ("''", "'FINE'", "'MY fault'", "'-MY fault'", "'a b c'")
+"""What stands in statuses and errors: one line of text."""
 _READS: Final = (
     "'GET', {key}", "'TYPE', {key}", "'EXISTS', {key}, {key}", "'STRLEN', {key}", "'LLEN', {key}",
     "'LRANGE', {key}, {index}, {index}", "'MGET', {key}, {key}", "'GET'", "'PING'", "'NOSUCH', {key}",
@@ -49,10 +51,10 @@ class _Writer:
             self.call(), self.call(), f"({one} {self.pick('==', '~=', 'and', 'or')} {two})",
             f"({one} {self.pick('+', '-', '*', '<', '<=', '..', '%')} {two})", f"tostring({self.number()})",
             f"tonumber({self.pick(*_TEXTS)})", f"#tostring({self.number()})", f"type({one})", f"(not {one})",
-            f"{{{one}, {two}}}", f"{{ok = {self.pick(*_TEXTS)}}}", f"{{err = {self.pick(*_TEXTS)}}}",
+            f"{{{one}, {two}}}", f"{{ok = {self.pick(*_SAID)}}}", f"{{err = {self.pick(*_SAID)}}}",
             f"string.{self.pick('upper', 'lower', 'len', 'reverse')}({one})", f"string.sub({one}, {self.number()})",
-            f"redis.{self.pick('error_reply', 'status_reply', 'sha1hex')}({one})",
-            f"cjson.encode({self.pick(one, f'{{{one}, {two}}}', '{a = 1}')})", f"select('#', {one}, {two})",
+            f"redis.{self.pick('error_reply', 'status_reply', 'sha1hex')}({self.pick(*_SAID)})",
+            f"cjson.encode({self.pick(self.number(), f'{{{self.number()}, {self.number()}}}', '{a = 1}')})", f"select('#', {one}, {two})",
             f"bit.{self.pick('band', 'bor', 'bxor', 'lshift')}({self.number()}, {self.number()})",
             f"math.{self.pick('floor', 'abs', 'ceil')}({self.number()})", f"string.format('%s|%d', {one}, {self.number()})",
             f"({{pcall(function() return {one} end)}})[1]", "#KEYS", "#ARGV", "cmsgpack.pack(1, 'x')",
@@ -78,7 +80,7 @@ def script(rng: random.Random, *, writes: bool = True) -> str:
     """Return a script with up to two keys and one argument."""
     writer = _Writer(rng, writes=writes)
     if rng.random() < 0.1:
-        return f"redis.setresp(3) {writer.statement()} return {writer.value()}"
+        return f"redis.setresp(3) {writer.statement()} local r = {writer.value()} return cjson.encode(type(r))"
     begin = rng.choice(("", "", "", "#!lua\n", "#!lua flags=no-writes\n"))
     return begin + rng.choice(("\n", " ")).join(
         [*[writer.statement() for _ in range(rng.randint(0, 4))], f"local r = {writer.value()} return r"]
