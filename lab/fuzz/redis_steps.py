@@ -18,10 +18,30 @@ LONG_MS: Final = (20_000, 60_000, 3_600_000)
 SHORT_MS: Final = 60
 """A time that passes in a pause."""
 NOT_QUEUED: Final = (
-    "SCAN", "KEYS", "SCRIPT", "CLIENT", "SELECT", "HELLO", "AUTH", "CONFIG", "WAIT", "INFO", "TIME",
-    "ROLE", "COMMAND", "PUBLISH", "HF.ACQUIRE", "SENTINEL", "RESET",
+    "SCAN",
+    "KEYS",
+    "SCRIPT",
+    "CLIENT",
+    "SELECT",
+    "HELLO",
+    "AUTH",
+    "CONFIG",
+    "WAIT",
+    "INFO",
+    "TIME",
+    "ROLE",
+    "COMMAND",
+    "PUBLISH",
+    "HF.ACQUIRE",
+    "SENTINEL",
+    "RESET",
 )
 """Commands that a transaction may have in Redis, and not here."""
+
+_CHANNELS_SHARE: Final = 0.15
+_PAUSES_SHARE: Final = 0.15
+_SWITCHES_SHARE: Final = 0.4
+_OWN_SHARE: Final = 0.8
 
 DELETE: Final = (
     "if redis.call('get',KEYS[1]) == ARGV[1] then return redis.call('del',KEYS[1]) else return 0 end"
@@ -58,15 +78,15 @@ class Step(NamedTuple):
 
 def program_of(rng: random.Random, count: int) -> list[Step]:
     """Return a program of two connections; each keeps to keys of its own for most of what it takes."""
-    if rng.random() < 0.15:
+    if rng.random() < _CHANNELS_SHARE:
         return [Step(rng.randrange(2), channel_words(rng)) for _ in range(count)]
     steps: list[Step] = []
     is_queuing = [False, False]
-    has_pauses = rng.random() < 0.15
+    has_pauses = rng.random() < _PAUSES_SHARE
     pipelined = rng.choice((0.0, 0.5, 0.9))
     while len(steps) < count:
-        here = rng.randrange(2) if rng.random() < 0.4 else (steps[-1].connection if steps else 0)
-        own = KEYS[3 * here : 3 * here + 3] if rng.random() < 0.8 else KEYS
+        here = rng.randrange(2) if rng.random() < _SWITCHES_SHARE else (steps[-1].connection if steps else 0)
+        own = KEYS[3 * here : 3 * here + 3] if rng.random() < _OWN_SHARE else KEYS
         words = words_of(rng, own)
         if SHORT_MS in words and (is_queuing[here] or not has_pauses):
             continue
@@ -83,9 +103,17 @@ def words_of(rng: random.Random, keys: Sequence[Any] = KEYS) -> Words:
     key, value, ms = rng.choice(keys), rng.choice(VALUES), rng.choice(LONG_MS)
     second = rng.choice(keys)
     families = (
-        lock_words, lock_words, string_words, string_words, list_words, script_words, time_words,
-        transaction_words, transaction_words, connection_words,
-    )  # fmt: skip
+        lock_words,
+        lock_words,
+        string_words,
+        string_words,
+        list_words,
+        script_words,
+        time_words,
+        transaction_words,
+        transaction_words,
+        connection_words,
+    )
     return rng.choice(rng.choice(families)(rng, key, second, value, ms))
 
 

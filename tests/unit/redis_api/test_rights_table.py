@@ -1,4 +1,4 @@
-"""Who may send which command: every one of the table, principals of every kind, a key that is theirs or not."""
+"""Who may send which command: all of the table, principals of every kind, a key that is theirs or not."""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -54,38 +54,77 @@ def _open(*words: Any) -> Case:
 
 
 CASES: dict[str, Case] = {
-    "MULTI": _open("MULTI"), "DISCARD": Case(("DISCARD",), KNOWN, False, (("MULTI",),)),
-    "UNWATCH": _open("UNWATCH"), "CLIENT": _open("CLIENT", "INFO"), "SELECT": _open("SELECT", 1),
-    "COMMAND": _open("COMMAND", "COUNT"), "PING": _open("PING"), "ECHO": _open("ECHO", "x"),
-    "INFO": _open("INFO"), "ROLE": _open("ROLE"), "TIME": _open("TIME"), "CONFIG": _open("CONFIG", "GET", "save"),
-    "WAIT": _open("WAIT", 0, 0), "SENTINEL": _open("SENTINEL", "MYID"),
-    "SCRIPT": _open("SCRIPT", "EXISTS", "0" * 40), "PUBSUB": Case(("PUBSUB", "NUMSUB", "KEY"), frozenset(READ)),
-    "UNSUBSCRIBE": _open("UNSUBSCRIBE"), "PUNSUBSCRIBE": _open("PUNSUBSCRIBE"),
-    "PSUBSCRIBE": Case(("PSUBSCRIBE", "KEY*"), frozenset(READ), is_about_keys=False), "SUBSCRIBE": _reads("SUBSCRIBE", "KEY"),
-    "PUBLISH": _takes("PUBLISH", "KEY", "x"), "SCAN": Case(("SCAN", 0), frozenset(READ), is_about_keys=False),
+    "MULTI": _open("MULTI"),
+    "DISCARD": Case(("DISCARD",), KNOWN, False, (("MULTI",),)),
+    "UNWATCH": _open("UNWATCH"),
+    "CLIENT": _open("CLIENT", "INFO"),
+    "SELECT": _open("SELECT", 1),
+    "COMMAND": _open("COMMAND", "COUNT"),
+    "PING": _open("PING"),
+    "ECHO": _open("ECHO", "x"),
+    "INFO": _open("INFO"),
+    "ROLE": _open("ROLE"),
+    "TIME": _open("TIME"),
+    "CONFIG": _open("CONFIG", "GET", "save"),
+    "WAIT": _open("WAIT", 0, 0),
+    "SENTINEL": _open("SENTINEL", "MYID"),
+    "SCRIPT": _open("SCRIPT", "EXISTS", "0" * 40),
+    "PUBSUB": Case(("PUBSUB", "NUMSUB", "KEY"), frozenset(READ)),
+    "UNSUBSCRIBE": _open("UNSUBSCRIBE"),
+    "PUNSUBSCRIBE": _open("PUNSUBSCRIBE"),
+    "PSUBSCRIBE": Case(("PSUBSCRIBE", "KEY*"), frozenset(READ), is_about_keys=False),
+    "SUBSCRIBE": _reads("SUBSCRIBE", "KEY"),
+    "PUBLISH": _takes("PUBLISH", "KEY", "x"),
+    "SCAN": Case(("SCAN", 0), frozenset(READ), is_about_keys=False),
     "KEYS": Case(("KEYS", "*"), frozenset(READ), is_about_keys=False),
-    "DEL": _takes("DEL", "KEY"), "UNLINK": _takes("UNLINK", "KEY"), "DELEX": _writes("DELEX", "KEY"),
-    "EXPIRE": _writes("EXPIRE", "KEY", 9), "PEXPIRE": _writes("PEXPIRE", "KEY", 9_000),
-    "EXPIREAT": _writes("EXPIREAT", "KEY", 9), "PEXPIREAT": _writes("PEXPIREAT", "KEY", 9),
-    "PERSIST": _writes("PERSIST", "KEY"), "SET": _writes("SET", "KEY", "v"),
-    "SETNX": _takes("SET", "KEY", VALUE, "NX", "PX", 60_000), "SETEX": _writes("SETEX", "KEY", 9, "v"),
-    "PSETEX": _writes("PSETEX", "KEY", 9_000, "v"), "GETSET": _writes("GETSET", "KEY", "v"),
-    "GETDEL": _writes("GETDEL", "KEY"), "GETEX": _writes("GETEX", "KEY", "EX", 9),
-    "MSET": _writes("MSET", "KEY", "v"), "APPEND": _writes("APPEND", "KEY", "1"), "INCR": _writes("INCR", "KEY"),
-    "DECR": _writes("DECR", "KEY"), "INCRBY": _writes("INCRBY", "KEY", 1), "DECRBY": _writes("DECRBY", "KEY", 1),
-    "LPUSH": _writes("LPUSH", "KEY", "v"), "RPUSH": _writes("RPUSH", "KEY", "v"), "LPOP": _writes("LPOP", "KEY"),
-    "RPOP": _writes("RPOP", "KEY"), "BLPOP": _writes("BLPOP", "KEY", "0.001"),
-    "BRPOP": _writes("BRPOP", "KEY", "0.001"), "EXISTS": _reads("EXISTS", "KEY"), "TYPE": _reads("TYPE", "KEY"),
-    "TTL": _reads("TTL", "KEY"), "PTTL": _reads("PTTL", "KEY"), "EXPIRETIME": _reads("EXPIRETIME", "KEY"),
-    "PEXPIRETIME": _reads("PEXPIRETIME", "KEY"), "HF.TOKEN": _reads("HF.TOKEN", "KEY"), "GET": _reads("GET", "KEY"),
-    "MGET": _reads("MGET", "KEY"), "STRLEN": _reads("STRLEN", "KEY"), "LLEN": _reads("LLEN", "KEY"),
-    "LRANGE": _reads("LRANGE", "KEY", 0, 1), "WATCH": _reads("WATCH", "KEY"),
+    "DEL": _takes("DEL", "KEY"),
+    "UNLINK": _takes("UNLINK", "KEY"),
+    "DELEX": _writes("DELEX", "KEY"),
+    "EXPIRE": _writes("EXPIRE", "KEY", 9),
+    "PEXPIRE": _writes("PEXPIRE", "KEY", 9_000),
+    "EXPIREAT": _writes("EXPIREAT", "KEY", 9),
+    "PEXPIREAT": _writes("PEXPIREAT", "KEY", 9),
+    "PERSIST": _writes("PERSIST", "KEY"),
+    "SET": _writes("SET", "KEY", "v"),
+    "SETNX": _takes("SET", "KEY", VALUE, "NX", "PX", 60_000),
+    "SETEX": _writes("SETEX", "KEY", 9, "v"),
+    "PSETEX": _writes("PSETEX", "KEY", 9_000, "v"),
+    "GETSET": _writes("GETSET", "KEY", "v"),
+    "GETDEL": _writes("GETDEL", "KEY"),
+    "GETEX": _writes("GETEX", "KEY", "EX", 9),
+    "MSET": _writes("MSET", "KEY", "v"),
+    "APPEND": _writes("APPEND", "KEY", "1"),
+    "INCR": _writes("INCR", "KEY"),
+    "DECR": _writes("DECR", "KEY"),
+    "INCRBY": _writes("INCRBY", "KEY", 1),
+    "DECRBY": _writes("DECRBY", "KEY", 1),
+    "LPUSH": _writes("LPUSH", "KEY", "v"),
+    "RPUSH": _writes("RPUSH", "KEY", "v"),
+    "LPOP": _writes("LPOP", "KEY"),
+    "RPOP": _writes("RPOP", "KEY"),
+    "BLPOP": _writes("BLPOP", "KEY", "0.001"),
+    "BRPOP": _writes("BRPOP", "KEY", "0.001"),
+    "EXISTS": _reads("EXISTS", "KEY"),
+    "TYPE": _reads("TYPE", "KEY"),
+    "TTL": _reads("TTL", "KEY"),
+    "PTTL": _reads("PTTL", "KEY"),
+    "EXPIRETIME": _reads("EXPIRETIME", "KEY"),
+    "PEXPIRETIME": _reads("PEXPIRETIME", "KEY"),
+    "HF.TOKEN": _reads("HF.TOKEN", "KEY"),
+    "GET": _reads("GET", "KEY"),
+    "MGET": _reads("MGET", "KEY"),
+    "STRLEN": _reads("STRLEN", "KEY"),
+    "LLEN": _reads("LLEN", "KEY"),
+    "LRANGE": _reads("LRANGE", "KEY", 0, 1),
+    "WATCH": _reads("WATCH", "KEY"),
     "EXEC": Case(("EXEC",), frozenset(BOTH), True, (("MULTI",), ("SET", "KEY", "v"))),
-    "HF.ACQUIRE": _takes("HF.ACQUIRE", "KEY", VALUE, 60_000, 0), "CL.THROTTLE": _takes("CL.THROTTLE", "KEY", 1, 1, 1),
-    "EVAL": _reads("EVAL", EVAL, 1, "KEY"), "EVAL_RO": _reads("EVAL_RO", EVAL, 1, "KEY"),
+    "HF.ACQUIRE": _takes("HF.ACQUIRE", "KEY", VALUE, 60_000, 0),
+    "CL.THROTTLE": _takes("CL.THROTTLE", "KEY", 1, 1, 1),
+    "EVAL": _reads("EVAL", EVAL, 1, "KEY"),
+    "EVAL_RO": _reads("EVAL_RO", EVAL, 1, "KEY"),
     "EVALSHA": Case(("EVALSHA", "HASH", 1, "KEY"), frozenset(READ), True, (("SCRIPT", "LOAD", EVAL),)),
     "EVALSHA_RO": Case(("EVALSHA_RO", "HASH", 1, "KEY"), frozenset(READ), True, (("SCRIPT", "LOAD", EVAL),)),
-}  # fmt: skip
+}
 """Every command but those by which a caller says who it is, or leaves."""
 WITHOUT_CALLER = {"AUTH", "HELLO", "QUIT", "RESET"}
 
@@ -112,7 +151,7 @@ async def _refusal(client: Connected, case: Case, key: str) -> str:
 
 @pytest.mark.parametrize("name", CASES)
 async def test_who_may_send_what(name: str) -> None:
-    """By principal and key: NOAUTH for strangers, NOPERM for those without the right, neither for others."""
+    """By principal and key: NOAUTH for strangers, NOPERM without the right, neither for others."""
     if name.startswith("EVAL"):
         pytest.importorskip("lupa.lua51", reason="needs lupa, the extra redis-lua of the node")
     case = CASES[name]
@@ -121,7 +160,9 @@ async def test_who_may_send_what(name: str) -> None:
             async with serving(LINES) as served, served.client() as client:
                 if principal:
                     assert await client.ask("AUTH", principal, TOKENS[principal]) == "+OK"
-                is_allowed = principal in case.here and (is_mine or not case.is_about_keys or principal == "all")
+                is_allowed = principal in case.here and (
+                    is_mine or not case.is_about_keys or principal == "all"
+                )
                 expected = "" if is_allowed else "NOPERM" if principal else "NOAUTH"
                 assert await _refusal(client, case, key) == expected, (principal, key)
                 if expected:
@@ -156,7 +197,7 @@ async def test_a_pattern_is_told_what_may_be_read() -> None:
 
 
 async def test_a_string_is_deleted_by_whoever_may_read_it() -> None:
-    """DEL of a lock is a release, for which `acquire` is enough; that of a string tells whether it was there."""
+    """DEL of a lock is a release, for which `acquire` is enough; that of a string needs `read`."""
     async with serving(LINES) as served, served.client() as owner, served.client() as worker:
         await owner.ask("AUTH", TOKENS["all"])
         await owner.ask("SET", "mine", "v")

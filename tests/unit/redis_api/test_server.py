@@ -256,7 +256,10 @@ async def test_only_the_holder_changes_its_lease() -> None:
         (["SETNX", "k", "v"], "-ERR invalid-request: no_deadline: true: "),
         (["SET", "k" * 600, "v", "NX", "PX", "1000"], "-ERR name-too-long: "),
         (["GET"], "-ERR wrong number of arguments for 'get' command"),
-        (["SSUBSCRIBE", "k"], "-ERR unknown command 'SSUBSCRIBE': Holdfast is a lock service, and it has no "),
+        (
+            ["SSUBSCRIBE", "k"],
+            "-ERR unknown command 'SSUBSCRIBE': Holdfast is a lock service, and it has no ",
+        ),
         (["EXEC", "x"], "-ERR wrong number of arguments for 'exec' command"),
         (["EXEC"], "-ERR EXEC without MULTI"),
         (["DISCARD"], "-ERR DISCARD without MULTI"),

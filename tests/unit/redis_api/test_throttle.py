@@ -12,7 +12,7 @@ ONE_MS = Fraction(1, 1000)
 
 
 class Cell:
-    """The formula of redis-cell: a theoretical arrival time, in exact seconds, rounded up where it is told."""
+    """The formula of redis-cell: a theoretical arrival time, exact, and rounded up where it is told."""
 
     def __init__(self, max_burst: int, count: int, period_s: int) -> None:
         self.limit, self.interval_s = max_burst + 1, Fraction(period_s, count)
@@ -35,7 +35,7 @@ class Cell:
 
 
 async def test_it_answers_as_the_formula_of_redis_cell() -> None:
-    """Random limits whose windows are whole milliseconds, and requests at random moments, each of any size."""
+    """Random limits whose windows are whole milliseconds, and requests at random moments, of any size."""
     asked_count = limited_count = 0
     async with serving() as served, served.client() as client:
         rng = random.Random(1)
