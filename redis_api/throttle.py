@@ -11,8 +11,7 @@ from typing import Final
 from holdfast.token_lines import Right
 from lockapi import rights_needed
 from lockapi.problems import refusal
-from lockapi.requests.primitives import taking
-from lockstate.words.commands import Algorithm, WantedRate
+from lockapi.requests.primitives import even_rate
 from lockstate.words.results import RateTaken, Refused
 from redis_api import holds
 from redis_api.arguments import integer
@@ -35,7 +34,7 @@ async def throttle(client: Client, args: list[bytes]) -> Reply:
     limit, window_ms, quantity = _asked([integer(number) for number in numbers])
     name = holds.name_of(client, key)
     is_look = not 1 <= quantity <= limit
-    command = taking(WantedRate(name, limit, window_ms, Algorithm.GCRA, 1 if is_look else quantity))
+    command = even_rate(name, limit, window_ms, 1 if is_look else quantity)
     if not is_look:
         done = await client.gateway.submit(command, RateTaken, client.timeout_s)
         return _shown(done.result)

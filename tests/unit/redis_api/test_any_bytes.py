@@ -108,7 +108,7 @@ async def _is_taken(sent: list[bytes], chunk_bytes: int) -> None:
         async with served.client() as another, asyncio.timeout(WAIT_S):
             assert await another.ask("ECHO", "still here") == b"still here"
         async with asyncio.timeout(WAIT_S):
-            while served.face.clients_count:  # noqa: ASYNC110 - the end of a connection is no event
+            while served.face.clients_count:  # noqa: ASYNC110 - nothing tells of the end of a connection
                 await asyncio.sleep(0)
 
 
