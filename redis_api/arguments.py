@@ -43,12 +43,12 @@ class TimeUnit(NamedTuple):
     is_moment: bool = False
     """Whether it is a moment since 1970, by the clock of this node."""
 
-    def ttl_ms(self, text: bytes) -> int:
+    def ttl_ms(self, text: bytes, command: str) -> int:
         """Return the milliseconds from now on. Raises CommandRefused."""
-        given_ms = integer(text) * self.unit_ms
-        if not -INTEGER_MAX - 1 <= given_ms <= INTEGER_MAX:
-            raise CommandRefused("invalid expire time")
-        return given_ms - unix_ms() if self.is_moment else given_ms
+        given_ms, now_ms = integer(text) * self.unit_ms, unix_ms()
+        if not -INTEGER_MAX - 1 <= given_ms <= INTEGER_MAX - (0 if self.is_moment else now_ms):
+            raise CommandRefused(f"invalid expire time in '{command}' command")
+        return given_ms - now_ms if self.is_moment else given_ms
 
 
 TIMES: Final = {
@@ -97,7 +97,7 @@ def set_options(args: list[bytes]) -> SetOptions:
     if len(conditions) > 1 or (text is not None and "keeps_time" in given):
         raise CommandRefused(SYNTAX)
     if unit is not None and text is not None:
-        given["ttl_ms"] = unit.ttl_ms(text)
+        given["ttl_ms"] = unit.ttl_ms(text, "set")
         if integer(text) <= 0:
             raise CommandRefused("invalid expire time in 'set' command")
     return SetOptions(**given)

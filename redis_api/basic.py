@@ -42,7 +42,7 @@ async def hello(client: Client, args: list[bytes]) -> Reply:
             case b"AUTH":
                 _authenticate(client, next(rest, None), next(rest, None))
             case b"SETNAME":
-                name = _name("name", next(rest, b""))
+                name = _name("Client names", next(rest, b""))
             case _:
                 raise CommandRefused(SYNTAX)
     if client.face.admission.asks_for_tokens:
@@ -187,16 +187,14 @@ def _set_info(client: Client, args: Sequence[bytes]) -> Reply:
 
 
 def _set_name(client: Client, args: Sequence[bytes]) -> Reply:
-    client.name = _name("name", args[0])
+    client.name = _name("Client names", args[0])
     return OK
 
 
 def _name(what: str, text: bytes) -> str:
     """Read a name that others are shown. Raises CommandRefused."""
     if len(text) > _NAME_CHARS_MAX or not all(0x20 < byte < 0x7F for byte in text):  # noqa: PLR2004 - visible ASCII
-        raise CommandRefused(
-            f"{what}: at most {_NAME_CHARS_MAX} visible ASCII characters are allowed, and no spaces"
-        )
+        raise CommandRefused(f"{what} cannot contain spaces, newlines or special characters.")
     return text.decode("ascii")
 
 

@@ -47,13 +47,13 @@ def delex(overlay: Overlay, args: Sequence[bytes]) -> Reply:
     return int(overlay.remove(slot))
 
 
-def expiring(unit: TimeUnit) -> Act:
+def expiring(unit: TimeUnit, name: str) -> Act:
     """Return what a command does that sets a time to live: key time [NX | XX | GT | LT]."""
 
     def expire(overlay: Overlay, args: Sequence[bytes]) -> Reply:
         key, text, *rest = args
         only = condition(rest)
-        ttl_ms = unit.ttl_ms(text)
+        ttl_ms = unit.ttl_ms(text, name)
         slot = overlay.may_change(key)
         if not overlay.look(key).exists:
             return 0

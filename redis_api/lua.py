@@ -21,7 +21,7 @@ from typing import Any, Final, NamedTuple
 
 from redis_api import lua_numbers
 from redis_api.errors import CommandRefused, TooMuch
-from redis_api.resp import SPOKEN_AS, Failure, Reply, Status
+from redis_api.resp import SPOKEN_AS, Failure, NoList, Reply, Status
 
 SECONDS_MAX: Final = 0.05
 """Seconds of processor time that the scripts of one step may take: the node does nothing else meanwhile."""
@@ -49,6 +49,8 @@ class Program(NamedTuple):
     """The hash by which clients know it, with its first line "#!lua" if it had one."""
     writes: bool = True
     """Whether it may change anything."""
+    says_flags: bool = False
+    """Whether its first line says what it may."""
 
 
 def is_installed() -> bool:
@@ -197,7 +199,7 @@ class _Host:
     def _given(self, reply: Reply) -> object:
         """Return a reply as a script sees it."""
         match reply:
-            case None:
+            case None | NoList():
                 return self._nil
             case int() | bytes():
                 return reply

@@ -260,6 +260,8 @@ class Overlay:
             return
         self.check_put(slot, value, ttl_ms, said)
         if slot.is_lock:
+            left_ms = self.left_ms(slot) if ttl_ms == KEEP else ttl_ms
+            ttl_ms = left_ms if left_ms is None else max(left_ms, limits.TTL_MS_MIN)
             self._end_lock(slot, said)
         slot.value = value if isinstance(value, bytes) else tuple(value)
         slot.is_changed = True

@@ -302,6 +302,7 @@ end
 function redis.error_reply(...)
     local reply = reply_of("err", ...)
     if sub(reply.err, 1, 1) == "-" then reply.err = sub(reply.err, 2) end
+    if not find(reply.err, " ", 1, true) then reply.err = "ERR " .. reply.err end
     return reply
 end
 

@@ -42,6 +42,8 @@ def asked(client: Client, words: Sequence[bytes], *, by_hash: bool, writes: bool
         raise CommandRefused("No matching script. Please use EVAL.", "NOSCRIPT")
     keys, args = keys_and_args(words[1:])
     if isinstance(script, Program):
+        if script.says_flags and script.writes and not writes:
+            raise CommandRefused("Can not execute a script with write flag using *_ro command.")
         return Asked(script, keys, args, writes and script.writes)
     if len(keys) < script.keys_count or len(args) < script.args_count:
         raise CommandRefused(f"this script needs {script.keys_count} keys and {script.args_count} arguments")

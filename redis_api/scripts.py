@@ -194,7 +194,7 @@ def _read(source: bytes, digest: str) -> Script | Program:
         if not lua.is_installed():
             raise
     text, writes = _without_shebang(source)
-    program = Program(text, digest, writes)
+    program = Program(text, digest, writes, source.startswith(b"#!"))
     lua.check(program)
     return program
 

@@ -79,7 +79,7 @@ def setting(unit: TimeUnit, name: str) -> Act:
 
     def setex(overlay: Overlay, args: Sequence[bytes]) -> Reply:
         key, text, value = args
-        ttl_ms = unit.ttl_ms(text)
+        ttl_ms = unit.ttl_ms(text, name)
         if ttl_ms <= 0:
             raise CommandRefused(f"invalid expire time in '{name}' command")
         _write(overlay, overlay.may_change(key), value, ttl_ms)
@@ -120,7 +120,7 @@ def getex(overlay: Overlay, args: Sequence[bytes]) -> Reply:
         raise CommandRefused(SYNTAX)
     found = overlay.text(overlay.look(key))
     if found is not None:
-        ttl_ms = TIMES[words[0]].ttl_ms(rest[1])
+        ttl_ms = TIMES[words[0]].ttl_ms(rest[1], "getex")
         if integer(rest[1]) <= 0:
             raise CommandRefused("invalid expire time in 'getex' command")
         overlay.expire(slot, ttl_ms)

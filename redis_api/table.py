@@ -5,7 +5,7 @@ from typing import Final, NamedTuple
 
 from lockapi import needs
 from lockapi.needs import Need
-from redis_api import basic, channels, keyed, queued, scanning, sentinel, settings, waiting
+from redis_api import basic, channels, keyed, queued, scanning, sentinel, settings, throttle, waiting
 from redis_api.client import Client
 from redis_api.data import DATA
 from redis_api.errors import CommandRefused, failure_of, unknown_command, wrong_arity
@@ -135,6 +135,11 @@ COMMANDS: Final = {
             *("HF.ACQUIRE", 5, waiting.acquire, "Takes a lock, and waits for it: key value ms wait_ms."),
             *(("write",), (1, 1, 1), needs.ACQUIRE),
         ),
+        # -- rate limits ----------------------------------------------------------------------------------
+        Command(
+            *("CL.THROTTLE", -5, throttle.throttle, "Takes from a rate limit: key max_burst count period."),
+            *(("write",), (1, 1, 1), needs.ACQUIRE),
+        ),
         # -- channels -------------------------------------------------------------------------------------
         _of_channels("PUBLISH", 3, channels.publish, "Tells who listens to a channel.", needs.ACQUIRE),
         _of_channels("SUBSCRIBE", -2, channels.subscribe, "Listens to channels."),
@@ -148,6 +153,7 @@ COMMANDS: Final = {
 }
 """All commands by their names in capitals."""
 
+_WITH_SUBCOMMANDS: Final = frozenset((b"CLIENT", b"CONFIG", b"PUBSUB", b"SCRIPT"))
 _AT_ONCE: Final = frozenset((b"MULTI", b"EXEC", b"DISCARD", b"WATCH", b"RESET", b"QUIT"))
 """Commands that are carried out at once, also in a transaction."""
 _QUEUED: Final = frozenset(DATA) | queued.ALONGSIDE
@@ -193,11 +199,17 @@ async def _answer(client: Client, row: Command | None, name: bytes, words: list[
     return Status("QUEUED")
 
 
+def _full_name(name: bytes, words: list[bytes]) -> str:
+    """Return a command as Redis names it, with its subcommand if it has some."""
+    parts = [name, words[1]] if name in _WITH_SUBCOMMANDS and len(words) > 1 else [name]
+    return b"|".join(parts)[:100].decode(errors="replace").lower()
+
+
 def _checked(client: Client, row: Command | None, name: bytes, words: list[bytes]) -> Command:
     """Return a command that may be carried out, or queued. Raises ProblemError, CommandRefused."""
     if client.listening.count and client.protocol < 3 and name not in _WHILE_LISTENING:  # noqa: PLR2004 - RESP
         raise CommandRefused(
-            f"Can't execute '{name[:100].decode(errors='replace').lower()}': only (P|S)SUBSCRIBE /"
+            f"Can't execute '{_full_name(name, words)}': only (P|S)SUBSCRIBE /"
             " (P|S)UNSUBSCRIBE / PING / QUIT / RESET are allowed in this context"
         )
     if row is None:

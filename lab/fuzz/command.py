@@ -60,6 +60,12 @@ def build_parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--replay", type=Path, metavar="FILE", help="feed one target with this file, and end")
     parser.add_argument("--list", action="store_true", help="print the targets, and end")
+    parser.add_argument(
+        "--redis",
+        action="store_true",
+        help="instead of all this, compare random programs on the Redis face with a real Redis",
+    )
+    parser.add_argument("--seed", type=int, default=0, help="the first program of --redis (default: 0)")
     parser.add_argument("--seconds", type=int, help=argparse.SUPPRESS)  # of the process of one target
     return parser
 
@@ -70,6 +76,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments = parser.parse_args(argv)
     if arguments.seconds is not None:
         return _be_one(arguments.target[0], arguments.dir, arguments.seconds)
+    if arguments.redis:
+        from lab.fuzz import redis_programs  # noqa: PLC0415 - the other way needs nothing of it
+
+        return redis_programs.main(arguments.seed, arguments.minutes)
     from lab.fuzz.targets import TARGETS  # noqa: PLC0415 - a process of one target instruments it first
 
     names = arguments.target or [*TARGETS]

@@ -143,6 +143,11 @@ def taking(wanted: commands.WantedRate) -> commands.TakeRate:
     return commands.TakeRate(wanted.name, wanted.limit, wanted.window_ms, wanted.algorithm, wanted.cost)
 
 
+def even_rate(name: str, limit: int, window_ms: int, cost: int) -> commands.TakeRate:
+    """Return the command that takes this by the generic cell rate algorithm. Raises ProblemError."""
+    return taking(commands.WantedRate(name, limit, window_ms, commands.Algorithm.GCRA, cost))
+
+
 def wanted_rate(
     asked: TakeRateRequest | PeekRateRequest | WantedRateJson, where: str = ""
 ) -> commands.WantedRate:

@@ -44,8 +44,11 @@ def words_of_classes() -> dict[str, set[str]]:
     return words
 
 
-OWN_COMMANDS = {name.decode().partition(".")[2] for name in COMMANDS if name.startswith(b"HF.")}
-OWNERS = words_of_modules() | words_of_classes() | {"HF": OWN_COMMANDS}
+OWN_COMMANDS = {
+    prefix: {name.decode().partition(".")[2] for name in COMMANDS if name.startswith(prefix.encode() + b".")}
+    for prefix in ("HF", "CL")
+}
+OWNERS = words_of_modules() | words_of_classes() | OWN_COMMANDS
 """By module and class, every word in it; and the commands of clients of Redis that Redis does not have."""
 
 

@@ -189,6 +189,27 @@ async def test_what_is_rewritten_keeps_its_time() -> None:
         assert await client.ask("EXISTS", "k") == 0
 
 
+async def test_a_string_made_of_a_lock_lasts_as_long() -> None:
+    """A number is a lock's value, and counting on does not make it last for ever, nor does APPEND."""
+    async with serving() as served, served.client() as client:
+        for key, words in (("i", ("INCR", "i")), ("a", ("APPEND", "a", "1"))):
+            assert await client.ask("SET", key, "41", "NX", "PX", 60_000) == "+OK"
+            await client.ask(*words)
+            assert 50_000 < await client.ask("PTTL", key) <= 60_000
+        assert served.holders == []
+
+
+async def test_times_that_no_number_can_tell_are_refused_by_name() -> None:
+    """The error names the command, as in Redis."""
+    async with serving() as served, served.client() as client:
+        for words in (
+            ("EXPIRE", "k", 2**62), ("PEXPIRE", "k", 2**63 - 1), ("EXPIREAT", "k", 2**62),
+            ("SETEX", "k", 2**62, "v"), ("PSETEX", "k", 2**63 - 1, "v"), ("SET", "k", "v", "EX", 2**62),
+        ):  # fmt: skip
+            refused = await client.ask(*words)
+            assert refused == f"-ERR invalid expire time in '{words[0].lower()}' command"
+
+
 # -- transactions --------------------------------------------------------------------------------------------
 
 

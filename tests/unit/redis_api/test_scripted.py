@@ -226,3 +226,15 @@ async def test_slow_scripts_of_many_clients_come_one_by_one() -> None:
         said = await asyncio.gather(*[client.read() for client in clients])
         assert all(reply.startswith("-BUSY the script took more than 50 ms") for reply in said)
         assert time.monotonic() - began_s > 1.2 * (time.process_time() - began_cpu_s)
+
+
+async def test_scripts_are_answered_as_random_programs_found() -> None:
+    """No list is false, an error of one word has a code, and a first line says what a script may."""
+    async with serving() as served, served.client() as client:
+        assert await client.ask("EVAL", "return type(redis.call('LPOP', KEYS[1], 2))", 1, "l") == b"boolean"
+        assert await client.ask("EVAL", "return redis.error_reply('word')", 0) == "-ERR word"
+        assert await client.ask("EVAL", "return redis.error_reply('-WORD more')", 0) == "-WORD more"
+        refused = await client.ask("EVAL_RO", "#!lua\nreturn 1", 0)
+        assert refused == "-ERR Can not execute a script with write flag using *_ro command."
+        assert await client.ask("EVAL_RO", "#!lua flags=no-writes\nreturn 1", 0) == 1
+        assert await client.ask("EVAL_RO", "return 1", 0) == 1
