@@ -3,7 +3,8 @@
 import asyncio
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -14,6 +15,7 @@ from lockapi.problems import ProblemError
 from lockstate.words.ids import HoldId
 from redis_api.cursors import Cursors
 from redis_api.doors import Admission, Place, Rates
+from redis_api.errors import CommandRefused
 from redis_api.key_waits import KeyWaits, Waiter
 from redis_api.left_grants import Attempt, LeftGrants
 from redis_api.listeners import Listeners, Listening
@@ -27,6 +29,7 @@ OWN_COUNT_MAX: Final = 10_000
 """Holds that a connection is known to have taken. It loses sight of the oldest ones first."""
 UNREAD_BYTES_MAX: Final = 1024 * 1024
 """Bytes of messages that a client has not read; with more of them it is cut off."""
+BEHIND_A_WAIT: Final = "too many commands behind one that waits: use another connection"
 OWNER_CHARS_MAX: Final = 100
 """Characters of a client's name, and of its library's."""
 
@@ -70,8 +73,8 @@ class Client:
 
     __slots__ = (
         "_gateway", "attempt", "credentials", "database", "face", "is_counted", "is_gone", "is_leaving",
-        "library", "library_version", "listening", "name", "number", "own", "place", "protocol", "queue",
-        "transport", "waiter", "watched",
+        "is_waiting", "library", "library_version", "listening", "name", "number", "own", "place", "protocol",
+        "queue", "transport", "waiter", "watched",
     )  # fmt: skip
 
     def __init__(self, face: Face, place: Place, transport: asyncio.Transport, number: int) -> None:
@@ -87,6 +90,8 @@ class Client:
         """Whether the connection ends behind the answer."""
         self.is_gone = False
         """Whether the connection is over."""
+        self.is_waiting = False
+        """Whether a command waits that may do so for very long."""
         self.waiter: Waiter | None = None
         """What wakes a command that waits."""
         self._gateway: Gateway | None = None
@@ -134,6 +139,21 @@ class Client:
     def owner(self) -> str:
         """Return what others are shown as the owner of a hold of this client."""
         return f"{self.name or self.library or 'redis'}@{self.place.address}"
+
+    @contextmanager
+    def waiting(self) -> Iterator[None]:
+        """Wait in the block for something that may never come. Raises CommandRefused.
+
+        Nobody hears of a client that goes while its connection is not read. So a command that waits may have
+        no more behind it than fits into the buffer.
+        """
+        if not self.transport.is_reading():
+            raise CommandRefused(BEHIND_A_WAIT)
+        self.is_waiting = True
+        try:
+            yield
+        finally:
+            self.is_waiting = False
 
     def leave(self) -> None:
         """Record that the connection is over."""

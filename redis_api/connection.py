@@ -14,7 +14,7 @@ from functools import partial
 from typing import Any, Final, NamedTuple, cast
 
 from cluster.errors import ClusterError
-from redis_api.client import Client, Face, Started
+from redis_api.client import BEHIND_A_WAIT, Client, Face, Started
 from redis_api.doors import Place, Room
 from redis_api.errors import EndConnection
 from redis_api.left_grants import Attempt
@@ -102,6 +102,8 @@ class RedisConnection(asyncio.Protocol):
         if self._parser.held_bytes > HELD_BYTES_MAX and not self._is_paused:
             self._is_paused = True
             self._transport.pause_reading()
+            if self._client.is_waiting:
+                self._refuse(Failure("ERR", BEHIND_A_WAIT))
         self._go_on()
 
     def _next(self) -> list[bytes] | None:

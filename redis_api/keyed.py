@@ -93,7 +93,9 @@ def waiting(row: DataCommand) -> Handler:
 async def _until_popped(client: Client, words: list[bytes], waiter: Waiter, deadline_s: float) -> Reply:
     """Try to take an element whenever there may be one. Raises ProblemError, ClusterError."""
     while (found := await call(client, words)) == NO_LIST:
-        if not await waiter.wait(deadline_s) or client.is_gone:
+        with client.waiting():
+            is_woken = await waiter.wait(deadline_s)
+        if not is_woken or client.is_gone:
             return NO_LIST
         client.admit()
     return found

@@ -39,7 +39,8 @@ async def acquire(client: Client, args: list[bytes]) -> Reply:
         ttl_ms=ttl_ms,
         wait_ms=wait_ms,
     )
-    return await _wait(client, known, value, request)
+    with client.waiting():
+        return await _wait(client, known, value, request)
 
 
 async def _wait(client: Client, known: Key, value: bytes, request: AcquireRequest) -> int | None:

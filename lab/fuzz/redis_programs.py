@@ -39,6 +39,7 @@ SLACK_MS: Final = 5_000
 BARRIER: Final = b"all that was said before"
 _SHAPES: Final = (
     "TIME",
+    "DBSIZE",
     "INFO",
     "HELLO",
     "ROLE",

@@ -20,6 +20,7 @@ SHORT_MS: Final = 60
 NOT_QUEUED: Final = (
     "SCAN",
     "KEYS",
+    "DBSIZE",
     "SCRIPT",
     "CLIENT",
     "SELECT",
@@ -259,6 +260,7 @@ def connection_words(rng: random.Random, key: Any, second: Any, value: Any, ms: 
         ("CLIENT", "NO-EVICT", "ON"),
         ("INFO", "server"),
         ("TIME",),
+        ("DBSIZE",),
         ("ROLE",),
         ("COMMAND", "COUNT"),
         ("CONFIG", "GET", "appendonly"),

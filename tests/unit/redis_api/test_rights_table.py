@@ -77,6 +77,7 @@ CASES: dict[str, Case] = {
     "PUBLISH": _takes("PUBLISH", "KEY", "x"),
     "SCAN": Case(("SCAN", 0), frozenset(READ), is_about_keys=False),
     "KEYS": Case(("KEYS", "*"), frozenset(READ), is_about_keys=False),
+    "DBSIZE": Case(("DBSIZE",), frozenset(READ), is_about_keys=False),
     "DEL": _takes("DEL", "KEY"),
     "UNLINK": _takes("UNLINK", "KEY"),
     "DELEX": _writes("DELEX", "KEY"),

@@ -4,6 +4,7 @@ import pytest
 
 from cluster.errors import OutcomeUnknown
 from tests.unit.http_api.serving import token_line, until
+from tests.unit.redis_api.test_resp import sent
 from tests.unit.redis_api.test_server import TOKEN, VALUE, Connected, Served, leaving, serving
 
 NAME = "redis/0/k"
@@ -106,3 +107,23 @@ async def test_it_needs_the_right_to_acquire() -> None:
         assert await client.ask("AUTH", TOKEN) == "+OK"
         assert (await client.ask("HF.ACQUIRE", "k", "v", 30_000, 0)).startswith("-NOPERM ")
         assert await client.ask("HF.ACQUIRE", "billing/k", "v", 30_000, 0)
+
+
+@pytest.mark.parametrize("words", [("BLPOP", "q", 0), ("HF.ACQUIRE", "k", "other", 30_000, 60_000)])
+async def test_a_client_that_says_much_behind_a_wait_is_heard_of_when_it_goes(
+    words: tuple[object, ...],
+) -> None:
+    """Its connection is read no more then, so nobody would hear its end: such a wait is refused, or over."""
+    much = b"PING\r\n" * 20_000
+    async with serving() as served, served.client() as holder:
+        assert await holder.ask("HF.ACQUIRE", "k", VALUE, 30_000, 0)
+        async with served.client() as hasty, served.client() as later:
+            hasty.writer.write(sent([str(word).encode() for word in words]) + much)
+            assert (await hasty.read()).startswith("-ERR too many commands behind one that waits")
+            later.send(*words)  # type: ignore[arg-type]
+            await until(lambda: served.face.waits.count + waiting_count(served) == 1)
+            later.writer.write(much)
+            assert (await later.read()).startswith("-ERR too many commands behind one that waits")
+            assert await later.is_over()
+        await until(lambda: served.face.clients_count == 1)
+        await until(lambda: served.face.waits.count + waiting_count(served) == 0)
