@@ -54,17 +54,21 @@ def test_counted_acquires_take_as_many_releases(driver: MachineDriver) -> None:
     assert not driver.machine.state.rare_count
 
 
-@pytest.mark.parametrize("note", ["", "with a note, it does not go the short way of plain locks"])
-def test_of_many_holds_only_what_was_given_back_is_asked_for_anew(driver: MachineDriver, note: str) -> None:
+@pytest.mark.parametrize("mode", [Mode.EXCLUSIVE, Mode.SHARED], ids=["plain locks", "others"])
+def test_of_many_holds_only_what_was_given_back_is_asked_for_anew(driver: MachineDriver, mode: Mode) -> None:
     """A session with more holds than are looked through finds what each owner has, and has no more."""
+    asked: dict[str, Any] = {"session_id": "s1", "mode": mode}
     for number in range(70):
-        driver.granted(f"n{number}", session_id="s1", owner="one", note=note)
-    driver.granted("other", session_id="s1", owner="two", note=note)
-    assert again(driver.acquire("n69", session_id="s1", owner="one")).hold_id == "h70"
+        driver.granted(f"n{number}", owner="one", **asked)
+    driver.granted("other", owner="two", **asked)
+    assert again(driver.acquire("n69", owner="one", **asked)).hold_id == "h70"
     for hold_id, name, owner in (("h70", "n69", "one"), ("h71", "other", "two")):
         driver.release(hold_id)
-        assert not driver.granted(name, session_id="s1", owner=owner).depth
-    assert again(driver.acquire("n68", session_id="s1", owner="one")).hold_id == "h69"
+        assert not driver.granted(name, owner=owner, **asked).depth
+    assert again(driver.acquire("n68", owner="one", **asked)).hold_id == "h69"
+    released = driver.run_all([Release(HoldId("h68")), Release(HoldId("h69"))])
+    assert [one.depth for one in released if isinstance(one, Released)] == [0, 0]
+    assert not driver.granted("n68", owner="one", **asked).depth
 
 
 def test_a_count_that_nobody_heard_of_is_taken_back_alone(driver: MachineDriver) -> None:
