@@ -81,7 +81,7 @@ def placed(text: str, nodes: RedisCluster) -> str:
 def test_the_programs_of_the_manual(nodes: RedisCluster) -> None:
     """They work as they stand there, with the address of a node."""
     programs = re.findall(r"^```python\n(.*?)^```$", MANUAL.read_text("utf-8"), re.MULTILINE | re.DOTALL)
-    assert len(programs) == 8
+    assert len(programs) == 9
     with nodes.client("n1") as client:
         names: dict[str, Any] = {"redis": redis, "client": client}
         for program in programs:

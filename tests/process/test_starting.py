@@ -18,7 +18,7 @@ from tests.process.nodes import DEADLINE_S, POLL_S, running
 
 pytestmark = pytest.mark.process
 
-HOLDS: Final = 40_000
+HOLDS: Final = 120_000
 HOW_FAR: Final = re.compile(r"the node is starting: it has read (\d+) % of its state")
 
 
