@@ -13,9 +13,9 @@ class RedisCluster(redis_cluster.RedisCluster):
     """A cluster of which every node has an address for clients of Redis, which it keeps."""
 
     @classmethod
-    def of(cls, directory: Path) -> Self:
-        """Start three nodes. Locks in database 9 may have no deadline."""
-        return cls.up_with_redis(directory, extra_args=["--allow-no-deadline", "redis/9"])
+    def of(cls, directory: Path, no_deadline: str = "redis/9") -> Self:
+        """Start three nodes. Locks below `no_deadline` may have no deadline."""
+        return cls.up_with_redis(directory, extra_args=["--allow-no-deadline", no_deadline])
 
     def port(self, node_id: str) -> int:
         """Return where a node serves clients of Redis."""
