@@ -1,4 +1,4 @@
-"""Commands about the connection, the node and scripts, which change nothing that is replicated."""
+"""Commands about the connection and the node, which change nothing that is replicated."""
 
 import time
 from collections.abc import Callable, Sequence
@@ -229,22 +229,3 @@ _OF_CLIENT: Final[dict[bytes, tuple[int, Callable[[Client, Sequence[bytes]], Rep
     b"NO-TOUCH": (1, _ok),
 }
 """The subcommands, with the number of their arguments."""
-
-
-# -- SCRIPT --------------------------------------------------------------------------------------------------
-
-
-async def script(client: Client, args: list[bytes]) -> Reply:
-    """SCRIPT LOAD | EXISTS | FLUSH."""
-    scripts = client.face.scripts
-    match args[0].upper(), args[1:]:
-        case b"LOAD", [source]:
-            return scripts.load(source)[0]
-        case b"EXISTS", [_, *_] as digests:
-            return [int(scripts.get(digest) is not None) for digest in digests]
-        case b"FLUSH", [] | [_]:
-            scripts.flush()
-            return OK
-        case (b"LOAD" | b"EXISTS" | b"FLUSH") as word, _:
-            raise CommandRefused(f"wrong number of arguments for 'script|{word.decode().lower()}' command")
-    raise not_supported(f"SCRIPT {args[0][:50].decode(errors='replace')}")

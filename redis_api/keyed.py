@@ -108,10 +108,12 @@ def evaluating(*, by_hash: bool = False, writes: bool = True) -> Handler:
     """Return the handler of EVAL and its like: script numkeys [key ...] [arg ...]."""
 
     async def evaluate(client: Client, args: list[bytes]) -> Reply:
+        if not by_hash:
+            await scripted.load(client, args[0])
         one = scripted.asked(client, args, by_hash=by_hash, writes=writes)
         if isinstance(one.script, Script):
             return await holds.run(client, one.script, one.keys, one.args)
-        await client.face.pace.wait(client.timeout_s / 2)
+        await scripted.turn(client)
         # As one that writes, so that its time is known before the next one begins.
         return await transact(client, scripted.program_of(one))
 

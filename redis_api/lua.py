@@ -107,7 +107,7 @@ def run(
 
 def _run(source: bytes, keys_count: int, words: Sequence[bytes], call: Call, seconds: float) -> Any:
     if seconds <= 0:
-        raise _too_long()
+        raise too_long()
     library = _library()
     host = _Host(call)
     runtime = library.LuaRuntime(
@@ -136,13 +136,14 @@ def _run(source: bytes, keys_count: int, words: Sequence[bytes], call: Call, sec
     if kind == b"syntax":
         raise CommandRefused(f"Error compiling script (new function): {rest[0].decode(errors='replace')}")
     if kind == b"time":
-        raise _too_long()
+        raise too_long()
     if kind == b"memory":
         raise TooMuch(f"the script needed more than {MEMORY_BYTES_MAX} bytes of memory")
     return kind, *rest
 
 
-def _too_long() -> TooMuch:
+def too_long() -> TooMuch:
+    """Return the refusal of scripts that have taken too much time."""
     return TooMuch(f"the script took more than {SECONDS_MAX * 1000:.0f} ms, or too many instructions")
 
 

@@ -7,6 +7,7 @@ the commands: so nothing comes between, and nothing is held meanwhile.
 from collections.abc import Sequence
 from typing import Final
 
+from redis_api import scripted
 from redis_api.arguments import database_of
 from redis_api.client import Client
 from redis_api.data import DATA
@@ -48,7 +49,7 @@ async def exec_(client: Client, args: list[bytes]) -> Reply:
         return _run_all(overlay, queue.commands), overlay.database
 
     if any([words[0].upper() in SCRIPTS for words in queue.commands]):  # noqa: C419 - few, and short
-        await client.face.pace.wait(client.timeout_s / 2)
+        await scripted.turn(client)
     replies, client.database = await transact(client, program)
     return replies
 

@@ -66,6 +66,8 @@ def _set(client: Client, words: list[bytes]) -> Started | None:
 
 def _script(client: Client, name: bytes, words: list[bytes]) -> Started | None:
     """EVALSHA sha1 numkeys key [key ...] arg [arg ...], or with the script itself."""
+    if name == b"EVAL" and client.face.scripts.is_new(words[1]):
+        return None
     asked = scripted.asked(client, words[1:], by_hash=name == b"EVALSHA", writes=True)
     return (
         holds.begin_run(client, asked.script, asked.keys, asked.args)

@@ -1,4 +1,4 @@
-"""EVAL and its like: which script is meant, with which keys, and what it does on an overlay."""
+"""EVAL and SCRIPT: which script is meant, with which keys, and what it does on an overlay."""
 
 import time
 from collections.abc import Callable, Sequence
@@ -7,10 +7,10 @@ from typing import Final, NamedTuple
 from redis_api import lua, meant
 from redis_api.arguments import keys_and_args
 from redis_api.client import Client
-from redis_api.errors import CommandRefused
+from redis_api.errors import CommandRefused, not_supported
 from redis_api.lua import Program
 from redis_api.overlay import Act, Overlay
-from redis_api.resp import Failure, Reply, Status
+from redis_api.resp import OK, Failure, Reply, Status
 from redis_api.scripts import Act as Meaning
 from redis_api.scripts import Script
 
@@ -31,13 +31,53 @@ class Asked(NamedTuple):
     """Whether the script may change anything."""
 
 
+async def script(client: Client, args: list[bytes]) -> Reply:
+    """SCRIPT LOAD | EXISTS | FLUSH."""
+    scripts = client.face.scripts
+    match args[0].upper(), args[1:]:
+        case b"LOAD", [source]:
+            return await load(client, source)
+        case b"EXISTS", [_, *_] as digests:
+            return [int(scripts.get(digest) is not None) for digest in digests]
+        case b"FLUSH", [] | [_]:
+            scripts.flush()
+            return OK
+        case (b"LOAD" | b"EXISTS" | b"FLUSH") as word, _:
+            raise CommandRefused(f"wrong number of arguments for 'script|{word.decode().lower()}' command")
+    raise not_supported(f"SCRIPT {args[0][:50].decode(errors='replace')}")
+
+
+async def load(client: Client, source: bytes) -> str:
+    """Know a script from now on, and return its hash. One that has to be compiled waits for its turn.
+
+    Raises CommandRefused.
+    """
+    if client.face.scripts.is_new(source):
+        await turn(client)
+    return _loaded(client, source)[0]
+
+
+async def turn(client: Client) -> None:
+    """Wait until a script may run. Raises CommandRefused if that would take too long."""
+    await client.face.pace.wait(client.timeout_s / 2)
+
+
+def _loaded(client: Client, source: bytes) -> tuple[str, Script | Program]:
+    """Know a script from now on; to compile it is a part of the time of scripts. Raises CommandRefused."""
+    began_s = time.thread_time()
+    try:
+        return client.face.scripts.load(source)
+    finally:
+        client.face.pace.took(time.thread_time() - began_s)
+
+
 def asked(client: Client, words: Sequence[bytes], *, by_hash: bool, writes: bool) -> Asked:
     """Read script numkeys [key ...] [arg ...]. Raises CommandRefused."""
     script: Script | Program | None
     if by_hash:
         script = client.face.scripts.get(words[0])
     else:
-        _, script = client.face.scripts.load(words[0])
+        _, script = _loaded(client, words[0])
     if script is None:
         raise CommandRefused("No matching script. Please use EVAL.", "NOSCRIPT")
     keys, args = keys_and_args(words[1:])
@@ -56,7 +96,14 @@ def evaluating(*, by_hash: bool, writes: bool) -> Act:
     """Return what EVAL and its like do in a transaction."""
 
     def evaluate(overlay: Overlay, args: Sequence[bytes]) -> Reply:
-        return _run(overlay, asked(overlay.client, args, by_hash=by_hash, writes=writes))
+        if overlay.scripts_s > lua.SECONDS_MAX:
+            raise lua.too_long()
+        began_s = time.thread_time()
+        try:
+            one = asked(overlay.client, args, by_hash=by_hash, writes=writes)
+        finally:
+            overlay.scripts_s += time.thread_time() - began_s
+        return _run(overlay, one)
 
     return evaluate
 

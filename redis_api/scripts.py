@@ -162,7 +162,7 @@ class Scripts:
 
     def load(self, source: bytes) -> tuple[str, Script | Program]:
         """Return the hash of a script and what it is, and know it from now on. Raises CommandRefused."""
-        digest = hashlib.sha1(source, usedforsecurity=False).hexdigest()
+        digest = _hash(source)
         known = self._by_hash.get(digest)
         if known is None:
             known = _read(source, digest)
@@ -172,6 +172,16 @@ class Scripts:
                 self._bytes_count -= _bytes_of(self._by_hash.pop(next(iter(self._by_hash))))
         return digest, known
 
+    def is_new(self, source: bytes) -> bool:
+        """Whether a script would have to be compiled."""
+        if _hash(source) in self._by_hash:
+            return False
+        try:
+            meaning_of(source)
+        except UnknownScript:
+            return True
+        return False
+
     def get(self, digest: bytes) -> Script | Program | None:
         """Return the script with this hash, None if it is not known."""
         return self._by_hash.get(digest.decode("ascii", "replace").lower())
@@ -180,6 +190,10 @@ class Scripts:
         """Know none any more."""
         self._by_hash.clear()
         self._bytes_count = 0
+
+
+def _hash(source: bytes) -> str:
+    return hashlib.sha1(source, usedforsecurity=False).hexdigest()
 
 
 def _bytes_of(script: Script | Program) -> int:

@@ -5,7 +5,18 @@ from typing import Final, NamedTuple
 
 from lockapi import needs
 from lockapi.needs import Need
-from redis_api import basic, channels, keyed, queued, scanning, sentinel, settings, throttle, waiting
+from redis_api import (
+    basic,
+    channels,
+    keyed,
+    queued,
+    scanning,
+    scripted,
+    sentinel,
+    settings,
+    throttle,
+    waiting,
+)
 from redis_api.client import Client
 from redis_api.data import DATA
 from redis_api.errors import CommandRefused, failure_of, unknown_command, wrong_arity
@@ -148,7 +159,7 @@ COMMANDS: Final = {
         _of_channels("PUNSUBSCRIBE", -1, channels.punsubscribe, "Listens by patterns no more."),
         _of_channels("PUBSUB", -2, channels.pubsub, "Tells who listens on this node."),
         # -- scripts --------------------------------------------------------------------------------------
-        Command("SCRIPT", -2, basic.script, "Loads scripts of lock clients."),
+        Command("SCRIPT", -2, scripted.script, "Loads scripts, or forgets all.", (), need=needs.READ),
     )
 }
 """All commands by their names in capitals."""

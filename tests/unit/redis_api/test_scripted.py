@@ -7,9 +7,11 @@ from typing import Final
 
 import pytest
 
+from http_api.server.request_rates import RequestRates
 from redis_api import lua
+from redis_api.script_pace import ScriptPace
 from tests.unit.http_api.serving import token_line
-from tests.unit.redis_api.test_server import TOKEN, serving
+from tests.unit.redis_api.test_server import TOKEN, VALUE, serving
 
 pytest.importorskip("lupa.lua51", reason="needs lupa, the extra redis-lua of the node")
 
@@ -27,7 +29,21 @@ if redis.call('GET', KEYS[1]) == ARGV[1] and redis.call('GET', KEYS[2]) == ARGV[
 end
 return redis.error_reply('CHANGED by somebody else')
 """
+RELEASE: Final = (
+    "if redis.call('get', KEYS[1]) == ARGV[1] then return redis.call('del', KEYS[1]) else return 0 end"
+)
 ENDLESS: Final = "redis.call('SET', KEYS[1], 'changed') while true do end"
+
+
+class TimedPace(ScriptPace):
+    """Keeps what scripts have taken."""
+
+    took_s = 0.0
+
+    def took(self, seconds: float) -> None:
+        """Count."""
+        self.took_s += seconds
+        super().took(seconds)
 
 
 async def test_a_script_that_counts() -> None:
@@ -214,6 +230,39 @@ async def test_scripts_have_a_part_of_the_time_of_a_node() -> None:
         assert await client.ask("MULTI") == "+OK"
         assert await client.ask("SET", "k", "v") == "+QUEUED"
         assert await client.ask("EXEC") == ["+OK"]
+
+
+async def test_scripts_are_compiled_in_that_time() -> None:
+    """What is new waits, and those of known lock clients do not; what a load took counts."""
+    async with serving() as served, served.client() as client:
+        served.face.request_timeout_s = 0.1
+        served.face.pace.took(60.0)
+        for words in (("SCRIPT", "LOAD", "return 1"), ("EVAL", "return 1", 1, "k", VALUE)):
+            assert (await client.ask(*words)).startswith("-BUSY this node runs scripts all the time")
+        assert await client.ask("EVAL", RELEASE, 1, "k", VALUE) == 0
+        assert len(await client.ask("SCRIPT", "LOAD", RELEASE)) == 40
+    async with serving() as served, served.client() as client:
+        served.face.pace = pace = TimedPace()
+        await client.ask("SCRIPT", "LOAD", "return 1")
+        assert pace.took_s > 0
+
+
+async def test_a_transaction_compiles_in_the_time_of_its_scripts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also what is no script takes time to read."""
+    monkeypatch.setattr(lua, "SECONDS_MAX", 0.002)
+    async with serving() as served, served.client() as client:
+        assert await client.ask("MULTI") == "+OK"
+        for number in range(100):
+            assert await client.ask("EVAL", f"no script {number}", 0) == "+QUEUED"
+        assert (await client.ask("EXEC")).startswith("-BUSY the script took more than")
+
+
+async def test_a_loaded_script_is_a_request() -> None:
+    """As are a look at what is known, and to forget it."""
+    for words in (("LOAD", "return 1"), ("EXISTS", "0" * 40), ("FLUSH",)):
+        async with serving(rates=RequestRates(1, now_s=lambda: 0.0)) as served, served.client() as client:
+            assert not str(await client.ask("SCRIPT", *words)).startswith("-")
+            assert (await client.ask("SCRIPT", *words)).startswith("-TRYAGAIN too-many-requests: ")
 
 
 async def test_slow_scripts_of_many_clients_come_one_by_one() -> None:
