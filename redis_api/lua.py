@@ -68,16 +68,17 @@ def _library() -> Any:
 
 
 @cache
-def _sandbox() -> bytes:
-    """Return the program of the sandbox, compiled."""
-    text = resources.files("redis_api").joinpath("sandbox.lua").read_bytes()
+def _sandbox() -> tuple[bytes, ...]:
+    """Return the program of the sandbox and its two libraries, compiled."""
     compile_: Any = (
         _library()
         .LuaRuntime(encoding=None, unpack_returned_tuples=True)
         .eval(b"function(text) return string.dump(assert(loadstring(text, '=sandbox'))) end")
     )
-    compiled: bytes = compile_(text)
-    return compiled
+    folder = resources.files("redis_api")
+    return tuple(
+        [compile_(folder.joinpath(f"{name}.lua").read_bytes()) for name in ("sandbox", "cjson", "cmsgpack")]
+    )
 
 
 def check(program: Program) -> None:
@@ -122,7 +123,8 @@ def _run(source: bytes, keys_count: int, words: Sequence[bytes], call: Call, sec
     version = int("".join(f"{int(part):02x}" for part in SPOKEN_AS.split(".")), 16)
     try:
         bounds = (_HOOK_COUNT, INSTRUCTIONS_MAX, seconds, SPOKEN_AS.encode(), version)
-        program = runtime.execute(_sandbox(), host, *bounds)
+        sandbox, *libraries = _sandbox()
+        program = runtime.execute(sandbox, host, *bounds, *libraries)
         found = program(source, keys_count, *words)
     except library.LuaError as error:
         # Out of memory, or out of time: then each further instruction raises, also those of the sandbox.
