@@ -2,15 +2,43 @@
 
 import re
 import time
-from collections.abc import Sequence
-from typing import Any, Final, NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, NamedTuple, TypeVar
 
-from redis_api.errors import NOT_AN_INTEGER, SYNTAX, CommandRefused
+from redis_api.errors import NOT_AN_INTEGER, SYNTAX, CommandRefused, not_supported, shown, wrong_arity
 
 _INTEGER: Final = re.compile(rb"-?(?:0|[1-9][0-9]{0,18})")
-INTEGER_MAX: Final = (1 << 63) - 1
+_INTEGER_MAX: Final = (1 << 63) - 1
 DATABASES_COUNT: Final = 16
 """Databases, as a Redis server has them unless it was told otherwise."""
+
+T = TypeVar("T")
+
+
+def fits_arity(arity: int, count: int) -> bool:
+    """Whether a command may have so many words, its name included: -2 means two or more."""
+    return count == arity if arity > 0 else count >= -arity
+
+
+def subcommand(
+    command: str, known: Mapping[bytes, tuple[int, T]], args: Sequence[bytes], why: str = ""
+) -> tuple[T, Sequence[bytes]]:
+    """Return what `known` has for a subcommand beside the number of its arguments, and these arguments.
+
+    Raises CommandRefused; `why` is said of a subcommand that is not there.
+    """
+    word, rest = args[0].upper(), args[1:]
+    if word not in known:
+        raise not_supported(f"{command} {shown(word)}", why)
+    count, found = known[word]
+    if len(rest) != count:
+        raise wrong_arity(f"{command}|{word.decode()}")
+    return found, rest
+
+
+def is_int64(number: float) -> bool:
+    """Whether a number has a place in 64 bits."""
+    return -_INTEGER_MAX - 1 <= number <= _INTEGER_MAX
 
 
 def integer(text: bytes) -> int:
@@ -18,7 +46,7 @@ def integer(text: bytes) -> int:
     if _INTEGER.fullmatch(text) is None or text == b"-0":
         raise CommandRefused(NOT_AN_INTEGER)
     number = int(text)
-    if not -INTEGER_MAX - 1 <= number <= INTEGER_MAX:
+    if not is_int64(number):
         raise CommandRefused(NOT_AN_INTEGER)
     return number
 
@@ -46,9 +74,20 @@ class TimeUnit(NamedTuple):
     def ttl_ms(self, text: bytes, command: str) -> int:
         """Return the milliseconds from now on. Raises CommandRefused."""
         given_ms, now_ms = integer(text) * self.unit_ms, unix_ms()
-        if not -INTEGER_MAX - 1 <= given_ms <= INTEGER_MAX - (0 if self.is_moment else now_ms):
-            raise CommandRefused(f"invalid expire time in '{command}' command")
+        if not is_int64(given_ms) or not is_int64(given_ms + (0 if self.is_moment else now_ms)):
+            raise _invalid_time(command)
         return given_ms - now_ms if self.is_moment else given_ms
+
+    def positive_ttl_ms(self, text: bytes, command: str) -> int:
+        """Return the same, of a time that is positive as it is given. Raises CommandRefused."""
+        ttl_ms = self.ttl_ms(text, command)
+        if integer(text) <= 0:
+            raise _invalid_time(command)
+        return ttl_ms
+
+
+def _invalid_time(command: str) -> CommandRefused:
+    return CommandRefused(f"invalid expire time in '{command}' command")
 
 
 TIMES: Final = {
@@ -97,9 +136,7 @@ def set_options(args: list[bytes]) -> SetOptions:
     if len(conditions) > 1 or (text is not None and "keeps_time" in given):
         raise CommandRefused(SYNTAX)
     if unit is not None and text is not None:
-        given["ttl_ms"] = unit.ttl_ms(text, "set")
-        if integer(text) <= 0:
-            raise CommandRefused("invalid expire time in 'set' command")
+        given["ttl_ms"] = unit.positive_ttl_ms(text, "set")
     return SetOptions(**given)
 
 
@@ -134,7 +171,7 @@ def condition(args: list[bytes]) -> Condition:
     for word in args:
         name = _CONDITIONS.get(word.upper())
         if name is None:
-            raise CommandRefused(f"Unsupported option {word[:100].decode(errors='replace')}")
+            raise CommandRefused(f"Unsupported option {shown(word)}")
         given[name] = True
     found = Condition(**given)
     if found.only_endless and len(given) > 1:

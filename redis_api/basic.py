@@ -4,9 +4,9 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from redis_api.arguments import database_of
+from redis_api.arguments import database_of, subcommand
 from redis_api.client import Client
-from redis_api.errors import SYNTAX, CommandRefused, not_supported
+from redis_api.errors import SYNTAX, CommandRefused, shown
 from redis_api.resp import OK, SPOKEN_AS, Reply, Status
 
 _NAME_CHARS_MAX: Final = 100
@@ -168,20 +168,14 @@ async def info(client: Client, args: list[bytes]) -> Reply:
 
 async def client_(client: Client, args: list[bytes]) -> Reply:
     """CLIENT subcommand."""
-    word, rest = args[0].upper(), args[1:]
-    known = _OF_CLIENT.get(word)
-    if known is None:
-        raise not_supported(f"CLIENT {word[:50].decode(errors='replace')}")
-    count, act = known
-    if len(rest) != count:
-        raise CommandRefused(f"wrong number of arguments for 'client|{word.decode().lower()}' command")
+    act, rest = subcommand("CLIENT", _OF_CLIENT, args)
     return act(client, rest)
 
 
 def _set_info(client: Client, args: Sequence[bytes]) -> Reply:
     field = _SETTINGS.get(args[0].upper())
     if field is None:
-        raise CommandRefused(f"Unrecognized option '{args[0][:50].decode(errors='replace')}'")
+        raise CommandRefused(f"Unrecognized option '{shown(args[0])}'")
     setattr(client, field, _name(args[0].decode().lower(), args[1]))
     return OK
 

@@ -11,7 +11,7 @@ from holdfast.token_lines import Right
 from lockapi import needs, rights_needed
 from redis_api import globs, spelled
 from redis_api.client import Client
-from redis_api.errors import CommandRefused, not_supported
+from redis_api.errors import CommandRefused, not_supported, shown, wrong_arity
 from redis_api.holds import name_of
 from redis_api.resp import Push, Reply, Several
 
@@ -44,8 +44,8 @@ async def subscribe(client: Client, args: list[bytes]) -> Reply:
 async def psubscribe(client: Client, args: list[bytes]) -> Reply:
     """PSUBSCRIBE pattern [pattern ...]: told is only what the client may read."""
     needs.READ.check(client.gateway.rights)
-    if any(len(pattern) > globs.BYTES_MAX for pattern in args):
-        raise CommandRefused(f"a pattern has at most {globs.BYTES_MAX} bytes")
+    for pattern in args:
+        globs.check_length(pattern)
     listening, database = client.listening, client.database
     new = [pattern for pattern in {*args} if (database, pattern) not in listening.patterns]
     _check_room(client, len(new))
@@ -110,10 +110,12 @@ async def pubsub(client: Client, args: list[bytes]) -> Reply:
     word, rest = args[0].upper(), args[1:]
     listeners, rights = client.face.listeners, client.gateway.rights
     if word == b"CHANNELS" and len(rest) <= 1:
-        meant = globs.matcher(rest[0][: globs.BYTES_MAX] if rest else b"*")
+        pattern = rest[0] if rest else b"*"
+        globs.check_length(pattern)
+        matcher = globs.matcher(pattern)
         seen = [spelled.channel_of(name) for name in listeners.of_names if rights.covers(Right.READ, name)]
         here = [channel for database, channel in filter(None, seen) if database == client.database]
-        return [channel for channel in here if meant.fullmatch(channel)]
+        return [channel for channel in here if matcher.fullmatch(channel)]
     if word == b"NUMSUB":
         counts: list[Reply] = []
         for channel in rest:
@@ -124,5 +126,5 @@ async def pubsub(client: Client, args: list[bytes]) -> Reply:
     if word == b"NUMPAT" and not rest:
         return len(listeners.of_patterns)
     if word in (b"CHANNELS", b"NUMPAT"):
-        raise CommandRefused(f"wrong number of arguments for 'pubsub|{word.decode().lower()}' command")
-    raise not_supported(f"PUBSUB {word[:50].decode(errors='replace')}")
+        raise wrong_arity(f"pubsub|{word.decode()}")
+    raise not_supported(f"PUBSUB {shown(word)}")

@@ -3,7 +3,7 @@
 import asyncio
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Final
@@ -30,8 +30,6 @@ OWN_COUNT_MAX: Final = 10_000
 UNREAD_BYTES_MAX: Final = 1024 * 1024
 """Bytes of messages that a client has not read; with more of them it is cut off."""
 BEHIND_A_WAIT: Final = "too many commands behind one that waits: use another connection"
-OWNER_CHARS_MAX: Final = 100
-"""Characters of a client's name, and of its library's."""
 
 
 @dataclass(slots=True)
@@ -208,7 +206,3 @@ class Started:
         """Returns the answer once there is an outcome. Raises ProblemError, ClusterError."""
         self.name = ""
         self.is_done = False
-
-
-Args = Sequence[bytes]
-"""The arguments of a command, without its name."""

@@ -56,6 +56,12 @@ class TooMuch(CommandRefused):
 
 SYNTAX: Final = "syntax error"
 NOT_AN_INTEGER: Final = "value is not an integer or out of range"
+NEGATIVE: Final = "value is out of range, must be positive"
+
+
+def shown(word: bytes) -> str:
+    """Return a word of a client as text for its error: its beginning, if it is long."""
+    return word[:100].decode(errors="replace")
 
 
 def failure_of(exc: Exception) -> Failure:
@@ -78,10 +84,10 @@ def not_supported(what: str, why: str = "") -> CommandRefused:
 
 def unknown_command(name: bytes) -> CommandRefused:
     """Return the refusal of a command that is not in the table, with what to do instead if that is known."""
-    shown = name[:100].decode(errors="replace")
-    reason = missing.reason_of(shown)
+    text = shown(name)
+    reason = missing.reason_of(text)
     return CommandRefused(
-        f"unknown command '{shown}': Holdfast is a lock service{f', and {reason}' if reason else ''}; see"
+        f"unknown command '{text}': Holdfast is a lock service{f', and {reason}' if reason else ''}; see"
         f" {MANUAL}"
     )
 

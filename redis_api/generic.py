@@ -39,7 +39,7 @@ def delex(overlay: Overlay, args: Sequence[bytes]) -> Reply:
         words, value = rest[0].upper(), rest[-1]
         if words not in (b"IFEQ", b"IFNE") or len(rest) != 2:  # noqa: PLR2004 - a condition and its value
             raise CommandRefused(SYNTAX)
-        found = overlay.text(overlay.look(key))
+        found = overlay.read_text(key)
         if found is None or (found == value) != (words == b"IFEQ"):
             return 0
         return int(overlay.remove(slot, value))

@@ -3,8 +3,16 @@ r"""Patterns as Redis has them: `*`, `?`, sets in brackets, and `\` before what 
 import re
 from typing import Final
 
+from redis_api.errors import CommandRefused
+
 BYTES_MAX: Final = 512
 """Bytes of a pattern: as many as a name has. Many of them take long to read, and the node waits for that."""
+
+
+def check_length(pattern: bytes) -> None:
+    """Refuse a pattern that is too long. Raises CommandRefused."""
+    if len(pattern) > BYTES_MAX:
+        raise CommandRefused(f"a pattern has at most {BYTES_MAX} bytes")
 
 
 def matcher(pattern: bytes) -> "re.Pattern[bytes]":

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from redis_api.arguments import integer
-from redis_api.errors import CommandRefused, wrong_arity
+from redis_api.errors import NEGATIVE, CommandRefused, wrong_arity
 from redis_api.overlay import Act, Overlay
 from redis_api.resp import NO_LIST, Reply
 
@@ -14,7 +14,7 @@ def pushing(*, at_head: bool) -> Act:
     def push(overlay: Overlay, args: Sequence[bytes]) -> Reply:
         key, *added = args
         slot = overlay.may_change(key)
-        items = overlay.items(overlay.look(key))
+        items = overlay.read_items(key)
         items = (*reversed(added), *items) if at_head else (*items, *added)
         overlay.put(slot, items)
         return len(items)
@@ -31,7 +31,7 @@ def popping(*, at_head: bool) -> Act:
             raise wrong_arity("lpop" if at_head else "rpop")
         count = _count(rest[0]) if rest else 1
         slot = overlay.may_change(key)
-        items = overlay.items(overlay.look(key))
+        items = overlay.read_items(key)
         if not items:
             return NO_LIST if rest else None
         found = list(items[:count] if at_head else items[::-1][:count])
@@ -50,19 +50,19 @@ def _count(text: bytes) -> int:
     except CommandRefused:
         count = -1
     if count < 0:
-        raise CommandRefused("value is out of range, must be positive")
+        raise CommandRefused(NEGATIVE)
     return count
 
 
 def length(overlay: Overlay, args: Sequence[bytes]) -> Reply:
     """LLEN key."""
-    return len(overlay.items(overlay.look(args[0])))
+    return len(overlay.read_items(args[0]))
 
 
 def span(overlay: Overlay, args: Sequence[bytes]) -> Reply:
     """LRANGE key start stop."""
     start, stop = integer(args[1]), integer(args[2])
-    items = overlay.items(overlay.look(args[0]))
+    items = overlay.read_items(args[0])
     first = max(start + len(items), 0) if start < 0 else start
     last = stop + len(items) if stop < 0 else stop
     return list(items[first : last + 1]) if first <= last else []
@@ -75,7 +75,7 @@ def popping_first(*, at_head: bool) -> Act:
         seconds(args[-1])
         for key in args[:-1]:
             slot = overlay.may_change(key)
-            items = overlay.items(overlay.look(key))
+            items = overlay.read_items(key)
             if items:
                 overlay.put(slot, items[1:] if at_head else items[:-1])
                 return [key, items[0] if at_head else items[-1]]

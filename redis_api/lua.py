@@ -222,7 +222,7 @@ class _Host:
 def _calculated(name: bytes, words: Sequence[Any]) -> tuple[bytes, object]:
     """Return what a library makes of numbers, or that it cannot."""
     try:
-        return b"ok", lua_numbers.answer(name, words)
+        return b"ok", lua_numbers.calculate(name, words)
     except ValueError:
         return b"error", b""
 

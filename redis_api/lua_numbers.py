@@ -17,7 +17,7 @@ def integer(number: float) -> int:
     return int(number)
 
 
-def answer(name: bytes, words: Sequence[Any]) -> bytes | int | float:
+def calculate(name: bytes, words: Sequence[Any]) -> bytes | int | float:
     """Do what a function of a library does with numbers. Raises ValueError if there are too few."""
     if name == b"pack":
         return _packed(*words)

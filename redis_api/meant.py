@@ -11,7 +11,7 @@ from redis_api.scripts import Act, Script
 def run(overlay: Overlay, script: Script, keys: Sequence[bytes], args: Sequence[bytes]) -> Reply:
     """Do what a script means. Raises ProblemError, CommandRefused."""
     slot, value = overlay.may_change(keys[0]), args[0]
-    if overlay.text(overlay.look(keys[0])) != value:
+    if overlay.read_text(keys[0]) != value:
         return script.other
     if script.act is Act.REMAINING:
         return max(overlay.left_ms(slot) or 0, 0)

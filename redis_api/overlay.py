@@ -36,6 +36,7 @@ from lockstate.words.cell_operations import (
 from lockstate.words.ids import NO_HOLD, HoldId, OwnerName
 from lockstate.words.results import CellView, HoldView
 from redis_api import encoded, spelled
+from redis_api.arguments import fits_arity
 from redis_api.client import Client
 from redis_api.encoded import Value
 from redis_api.errors import (
@@ -54,7 +55,7 @@ Act = Callable[["Overlay", Sequence[bytes]], Reply]
 
 
 class DataCommand(NamedTuple):
-    """A command about keys. `arity` counts its name; a negative one means that many words or more."""
+    """A command about keys. What `arity` means: `fits_arity`."""
 
     name: str
     arity: int
@@ -63,10 +64,6 @@ class DataCommand(NamedTuple):
     keys: tuple[int, int, int] = (1, 1, 1)
     """The places of the first and the last key, and the step between two."""
     writes: bool = True
-
-    def takes(self, count: int) -> bool:
-        """Whether it can have so many words, its name included."""
-        return count == self.arity if self.arity > 0 else count >= -self.arity
 
 
 @dataclass(slots=True, eq=False)
@@ -162,7 +159,7 @@ class Overlay:
     def _act(self, row: DataCommand | None, name: bytes, words: Sequence[bytes]) -> Reply:
         if row is None:
             raise unknown_command(name)
-        if not row.takes(len(words)):
+        if not fits_arity(row.arity, len(words)):
             raise wrong_arity(row.name)
         return row.act(self, words[1:])
 
@@ -220,6 +217,14 @@ class Overlay:
         if slot.is_lock or isinstance(slot.value, bytes):
             raise CommandRefused(*WRONG_TYPE)
         return slot.value or ()
+
+    def read_text(self, key: bytes) -> bytes | None:
+        """Return the string that a key is, for a command that depends on it. Raises as `look` and `text`."""
+        return self.text(self.look(key))
+
+    def read_items(self, key: bytes) -> tuple[bytes, ...]:
+        """Return the list that a key is, for a command that depends on it. Raises as `look` and `items`."""
+        return self.items(self.look(key))
 
     # -- changes --------------------------------------------------------------------------------------------
 

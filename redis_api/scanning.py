@@ -43,8 +43,7 @@ class Matching(NamedTuple):
 
 def matching(pattern: bytes, type_: bytes | None = None) -> Matching:
     """Return what matches a pattern of Redis. Raises CommandRefused if it is too long."""
-    if len(pattern) > globs.BYTES_MAX:
-        raise CommandRefused(f"a pattern has at most {globs.BYTES_MAX} bytes")
+    globs.check_length(pattern)
     literal = _LITERAL.match(pattern)
     begin = literal[0].decode() if literal is not None else ""
     if literal is not None and pattern[literal.end() : literal.end() + 1] not in (b"*", b"?", b"["):

@@ -5,9 +5,9 @@ from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple
 
 from redis_api import lua, meant
-from redis_api.arguments import keys_and_args
+from redis_api.arguments import fits_arity, keys_and_args
 from redis_api.client import Client
-from redis_api.errors import CommandRefused, not_supported
+from redis_api.errors import CommandRefused, not_supported, shown, wrong_arity
 from redis_api.lua import Program
 from redis_api.overlay import Act, Overlay
 from redis_api.resp import OK, Failure, Reply, Status
@@ -43,8 +43,8 @@ async def script(client: Client, args: list[bytes]) -> Reply:
             scripts.flush()
             return OK
         case (b"LOAD" | b"EXISTS" | b"FLUSH") as word, _:
-            raise CommandRefused(f"wrong number of arguments for 'script|{word.decode().lower()}' command")
-    raise not_supported(f"SCRIPT {args[0][:50].decode(errors='replace')}")
+            raise wrong_arity(f"script|{word.decode()}")
+    raise not_supported(f"SCRIPT {shown(args[0])}")
 
 
 async def load(client: Client, source: bytes) -> str:
@@ -129,7 +129,7 @@ def _run(overlay: Overlay, one: Asked) -> Reply:
         if name == b"PING":
             return words[1] if len(words) > 1 else Status("PONG")
         row = overlay.row(name)
-        if row is not None and not row.takes(len(words)):
+        if row is not None and not fits_arity(row.arity, len(words)):
             return Failure("ERR", "Wrong number of args calling Redis command from script")
         if row is not None and row.writes and not one.writes:
             return _NO_WRITES

@@ -11,8 +11,9 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from cluster.observing.status import ClusterStatus
+from redis_api.arguments import subcommand
 from redis_api.client import Client
-from redis_api.errors import CommandRefused, not_supported
+from redis_api.errors import CommandRefused
 from redis_api.resp import Failure, Reply
 
 MASTER: Final = b"holdfast"
@@ -23,15 +24,7 @@ _LEARNING: Final = "joining"
 
 async def sentinel(client: Client, args: list[bytes]) -> Reply:
     """SENTINEL subcommand."""
-    word, rest = args[0].upper(), args[1:]
-    known = _SUBCOMMANDS.get(word)
-    if known is None:
-        raise not_supported(
-            f"SENTINEL {word[:50].decode(errors='replace')}", "nodes elect their leader themselves"
-        )
-    count, act = known
-    if len(rest) != count:
-        raise CommandRefused(f"wrong number of arguments for 'sentinel|{word.decode().lower()}' command")
+    act, rest = subcommand("SENTINEL", _SUBCOMMANDS, args, "nodes elect their leader themselves")
     return act(client, rest)
 
 

@@ -5,7 +5,7 @@ from typing import Final
 from redis_api import globs
 from redis_api.arguments import DATABASES_COUNT, integer
 from redis_api.client import Client
-from redis_api.errors import CommandRefused, not_supported
+from redis_api.errors import NEGATIVE, CommandRefused, not_supported, shown, wrong_arity
 from redis_api.resp import COMMAND_BYTES_MAX, Reply
 from redis_api.sentinel import quorum
 
@@ -33,11 +33,9 @@ async def config(client: Client, args: list[bytes]) -> Reply:
             "no key tells of its end: BLPOP and HF.ACQUIRE wait, SUBSCRIBE hears what clients PUBLISH",
         )
     if word != b"GET":
-        raise not_supported(
-            f"CONFIG {word[:50].decode(errors='replace')}", "settings are given when a node is started"
-        )
+        raise not_supported(f"CONFIG {shown(word)}", "settings are given when a node is started")
     if not patterns:
-        raise CommandRefused("wrong number of arguments for 'config|get' command")
+        raise wrong_arity("config|get")
     if sum(map(len, patterns)) > globs.BYTES_MAX:
         raise CommandRefused(f"patterns have at most {globs.BYTES_MAX} bytes together")
     asked = [globs.matcher(pattern.lower()) for pattern in patterns]
@@ -54,5 +52,5 @@ async def wait(client: Client, args: list[bytes]) -> Reply:
     A write is answered when a majority has it, so there is nothing to wait for, and nothing more to promise.
     """
     if any(integer(arg) < 0 for arg in args):
-        raise CommandRefused("value is out of range, must be positive")
+        raise CommandRefused(NEGATIVE)
     return quorum(client.face.gateway.node.status()) - 1

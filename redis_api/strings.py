@@ -2,15 +2,15 @@
 
 from collections.abc import Sequence
 
-from redis_api.arguments import INTEGER_MAX, TIMES, SetOptions, TimeUnit, integer, set_options
-from redis_api.errors import SYNTAX, CommandRefused
+from redis_api.arguments import TIMES, SetOptions, TimeUnit, integer, is_int64, set_options
+from redis_api.errors import SYNTAX, CommandRefused, wrong_arity
 from redis_api.overlay import KEEP, Act, Overlay, Slot
 from redis_api.resp import OK, Reply
 
 
 def get(overlay: Overlay, args: Sequence[bytes]) -> Reply:
     """GET key."""
-    return overlay.text(overlay.look(args[0]))
+    return overlay.read_text(args[0])
 
 
 def mget(overlay: Overlay, args: Sequence[bytes]) -> Reply:
@@ -21,7 +21,7 @@ def mget(overlay: Overlay, args: Sequence[bytes]) -> Reply:
 
 def strlen(overlay: Overlay, args: Sequence[bytes]) -> Reply:
     """STRLEN key."""
-    return len(overlay.text(overlay.look(args[0])) or b"")
+    return len(overlay.read_text(args[0]) or b"")
 
 
 def set_(overlay: Overlay, args: Sequence[bytes]) -> Reply:
@@ -29,7 +29,7 @@ def set_(overlay: Overlay, args: Sequence[bytes]) -> Reply:
     key, value, *rest = args
     options = set_options(rest)
     slot = overlay.may_change(key)
-    found = overlay.text(overlay.look(key)) if options.gets or options.compares else None
+    found = overlay.read_text(key) if options.gets or options.compares else None
     if options.only_new or options.only_old:
         overlay.look(key)
     is_done = _may_set(slot, found, options)
@@ -79,9 +79,7 @@ def setting(unit: TimeUnit, name: str) -> Act:
 
     def setex(overlay: Overlay, args: Sequence[bytes]) -> Reply:
         key, text, value = args
-        ttl_ms = unit.ttl_ms(text, name)
-        if ttl_ms <= 0:
-            raise CommandRefused(f"invalid expire time in '{name}' command")
+        ttl_ms = unit.positive_ttl_ms(text, name)
         _write(overlay, overlay.may_change(key), value, ttl_ms)
         return OK
 
@@ -91,7 +89,7 @@ def setting(unit: TimeUnit, name: str) -> Act:
 def getset(overlay: Overlay, args: Sequence[bytes]) -> Reply:
     """GETSET key value."""
     slot = overlay.may_change(args[0])
-    found = overlay.text(overlay.look(args[0]))
+    found = overlay.read_text(args[0])
     _write(overlay, slot, args[1], None)
     return found
 
@@ -99,7 +97,7 @@ def getset(overlay: Overlay, args: Sequence[bytes]) -> Reply:
 def getdel(overlay: Overlay, args: Sequence[bytes]) -> Reply:
     """GETDEL key."""
     slot = overlay.may_change(args[0])
-    found = overlay.text(overlay.look(args[0]))
+    found = overlay.read_text(args[0])
     overlay.remove(slot)
     return found
 
@@ -109,28 +107,25 @@ def getex(overlay: Overlay, args: Sequence[bytes]) -> Reply:
     key, *rest = args
     words = [word.upper() for word in rest[:1]]
     if not rest:
-        return overlay.text(overlay.look(key))
+        return overlay.read_text(key)
     slot = overlay.may_change(key)
     if words == [b"PERSIST"] and len(rest) == 1:
-        found = overlay.text(overlay.look(key))
+        found = overlay.read_text(key)
         if found is not None:
             overlay.expire(slot, None)
         return found
     if words[0] not in TIMES or len(rest) != 2:  # noqa: PLR2004 - an option and its time
         raise CommandRefused(SYNTAX)
-    found = overlay.text(overlay.look(key))
+    found = overlay.read_text(key)
     if found is not None:
-        ttl_ms = TIMES[words[0]].ttl_ms(rest[1], "getex")
-        if integer(rest[1]) <= 0:
-            raise CommandRefused("invalid expire time in 'getex' command")
-        overlay.expire(slot, ttl_ms)
+        overlay.expire(slot, TIMES[words[0]].positive_ttl_ms(rest[1], "getex"))
     return found
 
 
 def mset(overlay: Overlay, args: Sequence[bytes]) -> Reply:
     """MSET key value [key value ...]."""
     if len(args) % 2:
-        raise CommandRefused("wrong number of arguments for 'mset' command")
+        raise wrong_arity("mset")
     pairs = dict(zip(args[::2], args[1::2], strict=True))
     slots = [(overlay.may_change(key), value) for key, value in pairs.items()]
     for slot, value in slots:
@@ -143,7 +138,7 @@ def mset(overlay: Overlay, args: Sequence[bytes]) -> Reply:
 def append(overlay: Overlay, args: Sequence[bytes]) -> Reply:
     """APPEND key value."""
     slot = overlay.may_change(args[0])
-    value = (overlay.text(overlay.look(args[0])) or b"") + args[1]
+    value = (overlay.read_text(args[0]) or b"") + args[1]
     overlay.put(slot, value)
     return len(value)
 
@@ -154,11 +149,11 @@ def adding(sign: int, *, is_given: bool) -> Act:
     def add(overlay: Overlay, args: Sequence[bytes]) -> Reply:
         slot = overlay.may_change(args[0])
         amount = sign * integer(args[1]) if is_given else sign
-        if not -INTEGER_MAX - 1 <= amount <= INTEGER_MAX:
+        if not is_int64(amount):
             raise CommandRefused("decrement would overflow")
-        found = overlay.text(overlay.look(args[0]))
+        found = overlay.read_text(args[0])
         number = (0 if found is None else integer(found)) + amount
-        if not -INTEGER_MAX - 1 <= number <= INTEGER_MAX:
+        if not is_int64(number):
             raise CommandRefused("increment or decrement would overflow")
         overlay.put(slot, b"%d" % number)
         return number

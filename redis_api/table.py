@@ -17,9 +17,10 @@ from redis_api import (
     throttle,
     waiting,
 )
+from redis_api.arguments import fits_arity
 from redis_api.client import Client
 from redis_api.data import DATA
-from redis_api.errors import CommandRefused, failure_of, unknown_command, wrong_arity
+from redis_api.errors import CommandRefused, failure_of, shown, unknown_command, wrong_arity
 from redis_api.overlay import DataCommand
 from redis_api.resp import Failure, Reply, Status
 
@@ -30,7 +31,7 @@ _NO_KEYS: Final = (0, 0, 0)
 
 
 class Command(NamedTuple):
-    """A command. `arity` counts its name; if it is negative, that many words or more are needed."""
+    """A command. What `arity` means: `fits_arity`."""
 
     name: str
     arity: int
@@ -45,10 +46,6 @@ class Command(NamedTuple):
     """Whether a caller may send it that has not said who it is."""
     in_start: bool = False
     """Whether a node answers it that still starts."""
-
-    def takes(self, count: int) -> bool:
-        """Whether it can have so many words, its name included."""
-        return count == self.arity if self.arity > 0 else count >= -self.arity
 
 
 def _of_connection(
@@ -213,7 +210,7 @@ async def _answer(client: Client, row: Command | None, name: bytes, words: list[
 def _full_name(name: bytes, words: list[bytes]) -> str:
     """Return a command as Redis names it, with its subcommand if it has some."""
     parts = [name, words[1]] if name in _WITH_SUBCOMMANDS and len(words) > 1 else [name]
-    return b"|".join(parts)[:100].decode(errors="replace").lower()
+    return shown(b"|".join(parts)).lower()
 
 
 def _checked(client: Client, row: Command | None, name: bytes, words: list[bytes]) -> Command:
@@ -225,7 +222,7 @@ def _checked(client: Client, row: Command | None, name: bytes, words: list[bytes
         )
     if row is None:
         raise unknown_command(name)
-    if not row.takes(len(words)):
+    if not fits_arity(row.arity, len(words)):
         raise wrong_arity(row.name)
     if not row.in_start and (how_far := client.face.starting()):
         raise CommandRefused(f"Holdfast is loading: {how_far}", "LOADING")

@@ -16,7 +16,7 @@ from lockstate.words.results import RateTaken, Refused
 from redis_api import holds
 from redis_api.arguments import integer
 from redis_api.client import Client
-from redis_api.errors import CommandRefused
+from redis_api.errors import CommandRefused, wrong_arity
 from redis_api.resp import Reply
 
 _ARGS_COUNT_MAX: Final = 5
@@ -29,7 +29,7 @@ async def throttle(client: Client, args: list[bytes]) -> Reply:
     it is not limited or never will fit, and until the limit is whole.
     """
     if len(args) > _ARGS_COUNT_MAX:
-        raise CommandRefused("wrong number of arguments for 'cl.throttle' command")
+        raise wrong_arity("cl.throttle")
     key, *numbers = args
     limit, window_ms, quantity = _asked([integer(number) for number in numbers])
     name = holds.name_of(client, key)

@@ -70,6 +70,8 @@ async def test_channels_belong_to_a_database() -> None:
         assert await speaker.ask("PUBSUB", "CHANNELS", "b*") == []
         assert await speaker.ask("PUBSUB", "NUMSUB", "a", "b") == [b"a", 1, b"b", 0]
         assert await speaker.ask("PUBSUB", "NUMPAT") == 1
+        refused = await speaker.ask("PUBSUB", "CHANNELS", "a" * 513)
+        assert refused == "-ERR a pattern has at most 512 bytes"
         assert (await speaker.ask("PUBSUB", "SHARDCHANNELS")).startswith("-ERR PUBSUB SHARDCHANNELS is not")
         assert (await speaker.ask("PUBSUB", "NUMPAT", "x")).startswith("-ERR wrong number of arguments for")
 

@@ -248,7 +248,7 @@ async def test_scripts_are_compiled_in_that_time() -> None:
 
 
 async def test_a_transaction_compiles_in_the_time_of_its_scripts(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Also what is no script takes time to read."""
+    """Also a text that is not Lua takes time to read."""
     monkeypatch.setattr(lua, "SECONDS_MAX", 0.002)
     async with serving() as served, served.client() as client:
         assert await client.ask("MULTI") == "+OK"
