@@ -19,8 +19,8 @@ from redis_api.errors import CommandRefused
 from redis_api.key_waits import KeyWaits, Waiter
 from redis_api.left_grants import Attempt, LeftGrants
 from redis_api.listeners import Listeners, Listening
+from redis_api.multi_queue import Queue, Watched
 from redis_api.name_turns import NameTurns
-from redis_api.queue import Queue, Watched
 from redis_api.resp import Push, Reply, encode
 from redis_api.script_pace import ScriptPace
 from redis_api.scripts import Scripts

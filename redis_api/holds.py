@@ -31,14 +31,14 @@ from lockstate.machine import LockMachine
 from lockstate.words.ids import HoldId, OwnerName
 from lockstate.words.kinds import HoldKind
 from lockstate.words.results import Granted, HoldView, Released, Renewed
-from redis_api import encoded, meant, spelled
+from redis_api import cell_values, known_scripts, spelled
 from redis_api.arguments import integer
 from redis_api.client import Client, Started
 from redis_api.errors import CommandRefused
 from redis_api.left_grants import VALUE_BYTES_MIN, Attempt, GiveBack, Key
 from redis_api.overlay import Overlay
 from redis_api.resp import OK, Reply
-from redis_api.scripts import Act, Script
+from redis_api.scripts import Meaning, Script
 from redis_api.transact import transact
 
 _IN_THE_WAY: Final = frozenset({"lock-held", "frozen"})
@@ -233,7 +233,7 @@ async def run(client: Client, script: Script, keys: Sequence[bytes], args: Seque
     name, text = name_of(client, keys[0]), spelled.value_text(args[0])
 
     def program(overlay: Overlay) -> Reply:
-        return meant.run(overlay, script, keys, args)
+        return known_scripts.run(overlay, script, keys, args)
 
     if script.signals or _is_cell(client, name):
         return await transact(client, program)
@@ -278,7 +278,7 @@ def _said(client: Client, script: Script, name: str, value: bytes, outcome: Call
         if problem.code not in _OVER:
             raise
         cell = client.gateway.node.machine.cell(name.encode())
-        found = None if cell is None else encoded.decode(cell.value)
+        found = None if cell is None else cell_values.decode(cell.value)
         if isinstance(found, tuple) or found == value:
             # It was none, as far as this node knew, when the script was begun; what is behind it has begun.
             raise CommandRefused("the key has become a string: run the script again", "TRYAGAIN") from None
@@ -300,12 +300,12 @@ async def _run_on_lock(client: Client, script: Script, name: str, text: str, arg
     if held is None:
         return script.other
     left_ms = held.expires_in_ms
-    if script.act is Act.REMAINING:
+    if script.act is Meaning.REMAINING:
         return max(left_ms or 0, 0)
     if left_ms is None:
         return script.endless
     ttl_ms = integer(args[1]) * script.unit_ms
-    if script.act is Act.EXTEND and args[2] == b"0":
+    if script.act is Meaning.EXTEND and args[2] == b"0":
         command = addition(name, text, ttl_ms)
         is_over = await _is_over(client.gateway.submit(command, Renewed, client.timeout_s))
         return script.other if is_over else script.done
@@ -314,9 +314,9 @@ async def _run_on_lock(client: Client, script: Script, name: str, text: str, arg
 
 def _one_step(script: Script, name: str, text: str, args: Sequence[bytes]) -> Change | None:
     """Return the one step that a script is, None if it has to look first."""
-    if script.act is Act.DELETE:
+    if script.act is Meaning.DELETE:
         return _expiry(name, text, 0)
-    if script.act is Act.EXPIRE and not script.endless:
+    if script.act is Meaning.EXPIRE and not script.endless:
         return _expiry(name, text, integer(args[1]) * script.unit_ms)
     return None
 

@@ -35,10 +35,10 @@ from lockstate.words.cell_operations import (
 )
 from lockstate.words.ids import NO_HOLD, HoldId, OwnerName
 from lockstate.words.results import CellView, HoldView
-from redis_api import encoded, spelled
+from redis_api import cell_values, spelled
 from redis_api.arguments import fits_arity
+from redis_api.cell_values import Value
 from redis_api.client import Client
-from redis_api.encoded import Value
 from redis_api.errors import (
     MANUAL,
     CommandRefused,
@@ -179,7 +179,7 @@ class Overlay:
         if len(slot.holds) == len(hold_ids) == 1:
             slot.hold_id = hold_ids[0]
         if cell is not None:
-            slot.value, slot.left_ms = encoded.decode(cell.value), cell.expires_in_ms
+            slot.value, slot.left_ms = cell_values.decode(cell.value), cell.expires_in_ms
         elif slot.holds:
             slot.is_lock, slot.left_ms = True, slot.holds[0].expires_in_ms
         self._slots[name] = slot
@@ -242,7 +242,7 @@ class Overlay:
         said: bytes | None = None,
     ) -> None:
         """Refuse what a key cannot hold, or not for so long. Raises ProblemError, CommandRefused."""
-        encoded.encode(value)
+        cell_values.encode(value)
         if ttl_ms not in (None, KEEP):
             _check_ttl(ttl_ms)
         if slot.is_lock:
@@ -404,7 +404,9 @@ class Overlay:
             elif slot.value is not None and slot.is_changed:
                 keeps = slot.keeps_time and slot.cell is not None
                 ttl_ms = 0 if keeps else slot.left_ms or 0
-                found.append(PutOperation(key, encoded.encode(slot.value), ttl_ms=ttl_ms, keeps_lease=keeps))
+                found.append(
+                    PutOperation(key, cell_values.encode(slot.value), ttl_ms=ttl_ms, keeps_lease=keeps)
+                )
         return tuple(found)
 
     def was_applied(self) -> None:

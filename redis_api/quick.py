@@ -21,7 +21,7 @@ from typing import Final
 from cluster.errors import ClusterError
 from lockapi import needs
 from lockapi.problems import ProblemError
-from redis_api import holds, scripted
+from redis_api import holds, scripting
 from redis_api.arguments import set_options
 from redis_api.client import Client, Started
 from redis_api.errors import CommandRefused, failure_of
@@ -68,7 +68,7 @@ def _script(client: Client, name: bytes, words: list[bytes]) -> Started | None:
     """EVALSHA sha1 numkeys key [key ...] arg [arg ...], or with the script itself."""
     if name == b"EVAL" and client.face.scripts.is_new(words[1]):
         return None
-    asked = scripted.asked(client, words[1:], by_hash=name == b"EVALSHA", writes=True)
+    asked = scripting.asked(client, words[1:], by_hash=name == b"EVALSHA", writes=True)
     return (
         holds.begin_run(client, asked.script, asked.keys, asked.args)
         if isinstance(asked.script, Script)

@@ -11,7 +11,7 @@ from holdfast.token_lines import Right
 from lockapi import sight
 from lockstate.machine import LockMachine
 from lockstate.words.limits import LIST_LIMIT_MAX
-from redis_api import encoded, globs, spelled
+from redis_api import cell_values, globs, spelled
 from redis_api.arguments import integer
 from redis_api.client import Client
 from redis_api.cursors import Scanned
@@ -78,7 +78,7 @@ async def _page(
             for cell in cells:
                 note(
                     cell.key.decode(errors="replace"),
-                    b"list" if isinstance(encoded.decode(cell.value), tuple) else b"string",
+                    b"list" if isinstance(cell_values.decode(cell.value), tuple) else b"string",
                 )
             if more is not None:
                 return place._replace(after=more.decode(errors="replace")), len(cells)

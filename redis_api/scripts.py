@@ -24,7 +24,7 @@ SCRIPTS_BYTES_MAX: Final = 8 * 1024 * 1024
 """Bytes of those among them that are programs."""
 
 
-class Act(enum.Enum):
+class Meaning(enum.Enum):
     """What a script does if the key has the value that is its first argument."""
 
     DELETE = "delete"
@@ -39,7 +39,7 @@ class Act(enum.Enum):
 class Script(NamedTuple):
     """What a script means, and what it answers."""
 
-    act: Act
+    act: Meaning
     keys_count: int = 1
     args_count: int = 1
     done: int = 1
@@ -60,13 +60,13 @@ _MEANINGS: Final = {
     if not held or held ~= ARGV[1] then return 0 end
     redis.call('del', KEYS[1])
     return 1
-    """: Script(Act.DELETE),
+    """: Script(Meaning.DELETE),
     """
     local held = redis.call('get', KEYS[1])
     if not held or held ~= ARGV[1] then return 0 end
     redis.call('pexpire', KEYS[1], ARGV[2])
     return 1
-    """: Script(Act.EXPIRE, args_count=2),
+    """: Script(Meaning.EXPIRE, args_count=2),
     """
     local held = redis.call('get', KEYS[1])
     if not held or held ~= ARGV[1] then return 0 end
@@ -77,7 +77,7 @@ _MEANINGS: Final = {
     if ARGV[3] == '0' then ttl = ARGV[2] + left end
     redis.call('pexpire', KEYS[1], ttl)
     return 1
-    """: Script(Act.EXTEND, args_count=3),
+    """: Script(Meaning.EXTEND, args_count=3),
     # celery-redbeat: the lock of its scheduler, extended to a time
     """
     local held = redis.call('get', KEYS[1])
@@ -87,30 +87,30 @@ _MEANINGS: Final = {
     if left < 0 then return 0 end
     redis.call('pexpire', KEYS[1], ARGV[2])
     return 1
-    """: Script(Act.EXPIRE, args_count=2),
+    """: Script(Meaning.EXPIRE, args_count=2),
     # the form of the documentation of Redis: redlock-py, pottery, cashews, aioredlock, node-redlock's first
     """
     if redis.call('get', KEYS[1]) == ARGV[1] then return redis.call('del', KEYS[1]) else return 0 end
-    """: Script(Act.DELETE),
+    """: Script(Meaning.DELETE),
     """
     if redis.call('get', KEYS[1]) == ARGV[1] then return redis.call('del', KEYS[1]) end
     return 0
-    """: Script(Act.DELETE),
+    """: Script(Meaning.DELETE),
     """
     if redis.call('get', KEYS[1]) == ARGV[1] then return redis.call('pexpire', KEYS[1], ARGV[2])
     else return 0 end
-    """: Script(Act.EXPIRE, args_count=2),
+    """: Script(Meaning.EXPIRE, args_count=2),
     """
     if redis.call('get', KEYS[1]) == ARGV[1] then return redis.call('expire', KEYS[1], ARGV[2])
     else return 0 end
-    """: Script(Act.EXPIRE, args_count=2, unit_ms=1000),
+    """: Script(Meaning.EXPIRE, args_count=2, unit_ms=1000),
     # pottery: how long this client still has it
     """
     if redis.call('get', KEYS[1]) == ARGV[1] then
         local left = redis.call('pttl', KEYS[1])
         return (left > 0) and left or 0
     else return 0 end
-    """: Script(Act.REMAINING),
+    """: Script(Meaning.REMAINING),
     # python-redis-lock. The list KEYS[2] is a signal, for which others wait by BLPOP.
     """
     if redis.call('get', KEYS[1]) ~= ARGV[1] then return 1
@@ -121,12 +121,12 @@ _MEANINGS: Final = {
         redis.call('del', KEYS[1])
         return 0
     end
-    """: Script(Act.DELETE, keys_count=2, args_count=2, done=0, other=1, signals=True),
+    """: Script(Meaning.DELETE, keys_count=2, args_count=2, done=0, other=1, signals=True),
     """
     if redis.call('get', KEYS[1]) ~= ARGV[1] then return 1
     elseif redis.call('ttl', KEYS[1]) < 0 then return 2
     else redis.call('expire', KEYS[1], ARGV[2]) return 0 end
-    """: Script(Act.EXPIRE, args_count=2, done=0, other=1, endless=2, unit_ms=1000),
+    """: Script(Meaning.EXPIRE, args_count=2, done=0, other=1, endless=2, unit_ms=1000),
 }
 """The scripts of clients that were tried (docs/faces.md), in our words, and what they mean."""
 

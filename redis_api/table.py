@@ -8,10 +8,10 @@ from lockapi.needs import Need
 from redis_api import (
     basic,
     channels,
-    keyed,
-    queued,
+    data_handlers,
+    multi,
     scanning,
-    scripted,
+    scripting,
     sentinel,
     settings,
     throttle,
@@ -19,7 +19,7 @@ from redis_api import (
 )
 from redis_api.arguments import fits_arity
 from redis_api.client import Client
-from redis_api.data import DATA
+from redis_api.data_table import DATA
 from redis_api.errors import CommandRefused, failure_of, shown, unknown_command, wrong_arity
 from redis_api.overlay import DataCommand
 from redis_api.resp import Failure, Reply, Status
@@ -56,23 +56,23 @@ def _of_connection(
 
 
 _HANDLERS: Final[dict[str, Handler]] = {
-    "SET": keyed.set_,
-    "SETNX": keyed.setnx,
-    "DEL": keyed.delete,
-    "UNLINK": keyed.delete,
-    "EVAL": keyed.evaluating(),
-    "EVALSHA": keyed.evaluating(by_hash=True),
-    "EVAL_RO": keyed.evaluating(writes=False),
-    "EVALSHA_RO": keyed.evaluating(by_hash=True, writes=False),
-    "BLPOP": keyed.waiting(DATA[b"BLPOP"]),
-    "BRPOP": keyed.waiting(DATA[b"BRPOP"]),
+    "SET": data_handlers.set_,
+    "SETNX": data_handlers.setnx,
+    "DEL": data_handlers.delete,
+    "UNLINK": data_handlers.delete,
+    "EVAL": data_handlers.evaluating(),
+    "EVALSHA": data_handlers.evaluating(by_hash=True),
+    "EVAL_RO": data_handlers.evaluating(writes=False),
+    "EVALSHA_RO": data_handlers.evaluating(by_hash=True, writes=False),
+    "BLPOP": data_handlers.waiting(DATA[b"BLPOP"]),
+    "BRPOP": data_handlers.waiting(DATA[b"BRPOP"]),
 }
 """What carries out commands about keys that do more alone than on an overlay."""
 
 
 def _of_data(row: DataCommand) -> Command:
     flags, need = ("write", needs.ACQUIRE) if row.writes else ("readonly", needs.READ)
-    handler = _HANDLERS.get(row.name) or keyed.running(row)
+    handler = _HANDLERS.get(row.name) or data_handlers.running(row)
     return Command(row.name, row.arity, handler, row.summary, (flags, "fast"), row.keys, need)
 
 
@@ -115,9 +115,9 @@ COMMANDS: Final = {
         ),
         _of_connection("QUIT", -1, basic.quit_, "Closes the connection.", is_open=True),
         _of_connection("RESET", 1, basic.reset, "Forgets what the connection has said.", is_open=True),
-        _of_connection("MULTI", 1, queued.multi, "Begins a transaction."),
-        _of_connection("DISCARD", 1, queued.discard, "Gives a transaction up."),
-        _of_connection("UNWATCH", 1, queued.unwatch, "Watches no key any more."),
+        _of_connection("MULTI", 1, multi.multi, "Begins a transaction."),
+        _of_connection("DISCARD", 1, multi.discard, "Gives a transaction up."),
+        _of_connection("UNWATCH", 1, multi.unwatch, "Watches no key any more."),
         _of_connection("CLIENT", -2, basic.client_, "Names the connection, or tells of it."),
         _of_connection("SELECT", 2, basic.select, "Chooses a database: a prefix of names."),
         _of_connection("COMMAND", -1, _command, "Lists the commands."),
@@ -129,8 +129,8 @@ COMMANDS: Final = {
         Command("TIME", 1, basic.time_, "Tells the time of this node's clock."),
         # -- keys -----------------------------------------------------------------------------------------
         *[_of_data(row) for row in DATA.values()],
-        Command("WATCH", -2, queued.watch, "Lets EXEC do nothing if a key changes.", (), _ALL, needs.READ),
-        Command("EXEC", 1, queued.exec_, "Applies the commands since MULTI in one step.", ()),
+        Command("WATCH", -2, multi.watch, "Lets EXEC do nothing if a key changes.", (), _ALL, needs.READ),
+        Command("EXEC", 1, multi.exec_, "Applies the commands since MULTI in one step.", ()),
         Command("SCAN", -2, scanning.scan, "Tells some keys, and where to go on.", (), need=needs.READ),
         Command("KEYS", 2, scanning.keys, "Tells all keys that match.", (), need=needs.READ),
         Command("DBSIZE", 1, scanning.dbsize, "Counts the keys of the database.", (), need=needs.READ),
@@ -156,7 +156,7 @@ COMMANDS: Final = {
         _of_channels("PUNSUBSCRIBE", -1, channels.punsubscribe, "Listens by patterns no more."),
         _of_channels("PUBSUB", -2, channels.pubsub, "Tells who listens on this node."),
         # -- scripts --------------------------------------------------------------------------------------
-        Command("SCRIPT", -2, scripted.script, "Loads scripts, or forgets all.", (), need=needs.READ),
+        Command("SCRIPT", -2, scripting.script, "Loads scripts, or forgets all.", (), need=needs.READ),
     )
 }
 """All commands by their names in capitals."""
@@ -164,7 +164,7 @@ COMMANDS: Final = {
 _WITH_SUBCOMMANDS: Final = frozenset((b"CLIENT", b"CONFIG", b"PUBSUB", b"SCRIPT"))
 _AT_ONCE: Final = frozenset((b"MULTI", b"EXEC", b"DISCARD", b"WATCH", b"RESET", b"QUIT"))
 """Commands that are carried out at once, also in a transaction."""
-_QUEUED: Final = frozenset(DATA) | queued.ALONGSIDE
+_QUEUED: Final = frozenset(DATA) | multi.ALONGSIDE
 """Commands that a transaction may have."""
 _WHILE_LISTENING: Final = frozenset(
     (b"SUBSCRIBE", b"PSUBSCRIBE", b"UNSUBSCRIBE", b"PUNSUBSCRIBE", b"PING", b"QUIT", b"RESET")

@@ -20,7 +20,7 @@ from lockstate.machine import LockMachine
 from lockstate.words.limits import TRANSACTION_PARTS_MAX
 from lockstate.words.results import Transacted
 from redis_api.client import Client
-from redis_api.data import DATA
+from redis_api.data_table import DATA
 from redis_api.errors import CommandRefused, TooMuch
 from redis_api.overlay import Overlay
 from redis_api.resp import Reply

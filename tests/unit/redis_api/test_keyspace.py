@@ -9,7 +9,7 @@ import pytest
 from lockstate.words.commands import Acquire, DeleteCells, PutCell, TransactCells
 from lockstate.words.ids import AttemptId, HoldId
 from lockstate.words.modes import Mode
-from redis_api import cursors, encoded, key_waits, keyed, scanning, transact
+from redis_api import cell_values, cursors, data_handlers, key_waits, scanning, transact
 from redis_api.errors import CommandRefused
 from tests.unit.http_api.serving import token_line, until
 from tests.unit.redis_api.test_server import OTHER_TOKEN, TOKEN, VALUE, Connected, Served, serving
@@ -449,9 +449,9 @@ async def test_a_wait_ends(monkeypatch: pytest.MonkeyPatch) -> None:
     """With its time, as an empty answer; with the node, which says that it stops; too many are refused."""
     async with serving() as served, served.client() as client:
         assert await client.ask("BLPOP", "q", "0.01") is None
-        monkeypatch.setattr(keyed, "WAIT_S_MAX", 0.01)
+        monkeypatch.setattr(data_handlers, "WAIT_S_MAX", 0.01)
         assert await client.ask("BRPOP", "q", 0) is None
-        monkeypatch.setattr(keyed, "WAIT_S_MAX", 100.0)
+        monkeypatch.setattr(data_handlers, "WAIT_S_MAX", 100.0)
         assert (await client.ask("BLPOP", "q", "-1")).startswith("-ERR timeout is negative")
         await client.ask("SET", "string", "v")
         assert (await client.ask("BLPOP", "string", 1)).startswith("-WRONGTYPE ")
@@ -512,8 +512,8 @@ async def test_bounds_of_listings(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_values_of_any_bytes_are_told_apart() -> None:
     """A string is never read as a list, nor the other way round."""
     for value in (b"", b"\0", b"\0l", b"\0l\x91\xc4\x01a", b"\0s", b"text"):
-        assert encoded.decode(encoded.encode(value)) == value
+        assert cell_values.decode(cell_values.encode(value)) == value
     for items in ((b"",), (b"a", b"\0l"), (b"x",) * 100):
-        assert encoded.decode(encoded.encode(items)) == items
+        assert cell_values.decode(cell_values.encode(items)) == items
     with pytest.raises(CommandRefused):
-        encoded.encode((b"x" * 2_000,) * 3)
+        cell_values.encode((b"x" * 2_000,) * 3)

@@ -6,7 +6,7 @@ import pytest
 
 from redis_api.scripts import (
     SCRIPTS_COUNT_MAX,
-    Act,
+    Meaning,
     Script,
     Scripts,
     UnknownScript,
@@ -26,9 +26,10 @@ RELEASE = """
 
 def test_spelling_does_not_matter() -> None:
     """Comments, white space, semicolons, quotes, names of locals and the case of commands mean nothing."""
-    assert meaning_of(RELEASE.encode()) == Script(Act.DELETE)
+    assert meaning_of(RELEASE.encode()) == Script(Meaning.DELETE)
     assert (
-        meaning_of(" ".join(RELEASE.replace("-- if it is still ours", "").split()).encode()).act is Act.DELETE
+        meaning_of(" ".join(RELEASE.replace("-- if it is still ours", "").split()).encode()).act
+        is Meaning.DELETE
     )
 
 
@@ -64,7 +65,7 @@ def test_a_script_that_differs_is_refused(changed: str) -> None:
 
 def test_a_script_costs_no_more_than_its_length() -> None:
     """The node does nothing else while it reads one, so what it has read it does not read again."""
-    assert meaning_of(b"--[==[ ]] ]=] ]==]" * 3_000 + RELEASE.encode()) == Script(Act.DELETE)
+    assert meaning_of(b"--[==[ ]] ]=] ]==]" * 3_000 + RELEASE.encode()) == Script(Meaning.DELETE)
     began_s = time.process_time()
     with pytest.raises(UnknownScript):
         meaning_of(b"--[[\n" * 13_000)
@@ -80,9 +81,9 @@ def test_bytes_that_are_no_text_are_refused() -> None:
 def test_redis_py_is_understood() -> None:
     """The scripts of its Lock, as it has them."""
     lock = pytest.importorskip("redis.lock", reason="needs redis: scripts/test --all installs it").Lock
-    assert meaning_of(lock.LUA_RELEASE_SCRIPT.encode()) == Script(Act.DELETE)
-    assert meaning_of(lock.LUA_EXTEND_SCRIPT.encode()) == Script(Act.EXTEND, args_count=3)
-    assert meaning_of(lock.LUA_REACQUIRE_SCRIPT.encode()) == Script(Act.EXPIRE, args_count=2)
+    assert meaning_of(lock.LUA_RELEASE_SCRIPT.encode()) == Script(Meaning.DELETE)
+    assert meaning_of(lock.LUA_EXTEND_SCRIPT.encode()) == Script(Meaning.EXTEND, args_count=3)
+    assert meaning_of(lock.LUA_REACQUIRE_SCRIPT.encode()) == Script(Meaning.EXPIRE, args_count=2)
 
 
 def test_a_node_knows_what_was_loaded() -> None:

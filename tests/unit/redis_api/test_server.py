@@ -18,7 +18,7 @@ from lockstate.words.commands import Acquire, Command, MayWait
 from redis_api import left_grants, missing, quick, table
 from redis_api.client import Face
 from redis_api.connection import Commands
-from redis_api.data import DATA
+from redis_api.data_table import DATA
 from redis_api.resp import COMMAND_BYTES_MAX
 from redis_api.server import RedisServer
 from tests.support.local_node import LocalAnswer, LocalNode

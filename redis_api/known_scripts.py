@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from redis_api.arguments import integer
 from redis_api.overlay import Overlay, Slot
 from redis_api.resp import Reply
-from redis_api.scripts import Act, Script
+from redis_api.scripts import Meaning, Script
 
 
 def run(overlay: Overlay, script: Script, keys: Sequence[bytes], args: Sequence[bytes]) -> Reply:
@@ -13,9 +13,9 @@ def run(overlay: Overlay, script: Script, keys: Sequence[bytes], args: Sequence[
     slot, value = overlay.may_change(keys[0]), args[0]
     if overlay.read_text(keys[0]) != value:
         return script.other
-    if script.act is Act.REMAINING:
+    if script.act is Meaning.REMAINING:
         return max(overlay.left_ms(slot) or 0, 0)
-    if script.act is Act.DELETE:
+    if script.act is Meaning.DELETE:
         if script.signals:
             signal = overlay.may_change(keys[1])
             overlay.check_remove(slot, value)
@@ -28,11 +28,11 @@ def run(overlay: Overlay, script: Script, keys: Sequence[bytes], args: Sequence[
 def _expire(overlay: Overlay, script: Script, slot: Slot, args: Sequence[bytes]) -> Reply:
     """Let a key that has the value last so long."""
     ttl_ms = integer(args[1]) * script.unit_ms
-    if script.act is Act.EXTEND or script.endless:
+    if script.act is Meaning.EXTEND or script.endless:
         left_ms = overlay.left_ms(slot)
         if left_ms is None:
             return script.endless
-        if script.act is Act.EXTEND and args[2] == b"0":
+        if script.act is Meaning.EXTEND and args[2] == b"0":
             ttl_ms += left_ms
     overlay.expire(slot, ttl_ms, args[0])
     return script.done

@@ -4,15 +4,14 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple
 
-from redis_api import lua, meant
+from redis_api import known_scripts, lua
 from redis_api.arguments import fits_arity, keys_and_args
 from redis_api.client import Client
 from redis_api.errors import CommandRefused, not_supported, shown, wrong_arity
 from redis_api.lua import Program
 from redis_api.overlay import Act, Overlay
 from redis_api.resp import OK, Failure, Reply, Status
-from redis_api.scripts import Act as Meaning
-from redis_api.scripts import Script
+from redis_api.scripts import Meaning, Script
 
 _NOT_IN_SCRIPTS: Final = frozenset(
     b"AUTH BLPOP BRPOP CLIENT DISCARD EVAL EVALSHA EVALSHA_RO EVAL_RO EXEC HELLO MULTI PSUBSCRIBE QUIT RESET"
@@ -117,7 +116,7 @@ def _run(overlay: Overlay, one: Asked) -> Reply:
     """Do what a script does. Raises CommandRefused, ProblemError; then nothing has changed."""
     script = one.script
     if isinstance(script, Script):
-        return meant.run(overlay, script, one.keys, one.args)
+        return known_scripts.run(overlay, script, one.keys, one.args)
     began_us, began_s = time.time_ns() // 1000, time.thread_time()
 
     def call(words: Sequence[bytes]) -> Reply:

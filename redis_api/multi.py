@@ -7,13 +7,13 @@ the commands: so nothing comes between, and nothing is held meanwhile.
 from collections.abc import Sequence
 from typing import Final
 
-from redis_api import scripted
+from redis_api import scripting
 from redis_api.arguments import database_of
 from redis_api.client import Client
-from redis_api.data import DATA
+from redis_api.data_table import DATA
 from redis_api.errors import CommandRefused, TooMuch
+from redis_api.multi_queue import Queue, Watched
 from redis_api.overlay import Overlay, Slot
-from redis_api.queue import Queue, Watched
 from redis_api.resp import NO_LIST, OK, Reply, Status
 from redis_api.transact import transact
 
@@ -49,7 +49,7 @@ async def exec_(client: Client, args: list[bytes]) -> Reply:
         return _run_all(overlay, queue.commands), overlay.database
 
     if any([words[0].upper() in SCRIPTS for words in queue.commands]):  # noqa: C419 - few, and short
-        await scripted.turn(client)
+        await scripting.turn(client)
     replies, client.database = await transact(client, program)
     return replies
 

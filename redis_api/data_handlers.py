@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Final
 
-from redis_api import holds, lists, scripted
+from redis_api import holds, lists, scripting
 from redis_api.arguments import set_options
 from redis_api.client import Client
 from redis_api.errors import CommandRefused
@@ -109,12 +109,12 @@ def evaluating(*, by_hash: bool = False, writes: bool = True) -> Handler:
 
     async def evaluate(client: Client, args: list[bytes]) -> Reply:
         if not by_hash:
-            await scripted.load(client, args[0])
-        one = scripted.asked(client, args, by_hash=by_hash, writes=writes)
+            await scripting.load(client, args[0])
+        one = scripting.asked(client, args, by_hash=by_hash, writes=writes)
         if isinstance(one.script, Script):
             return await holds.run(client, one.script, one.keys, one.args)
-        await scripted.turn(client)
+        await scripting.turn(client)
         # As one that writes, so that its time is known before the next one begins.
-        return await transact(client, scripted.program_of(one))
+        return await transact(client, scripting.program_of(one))
 
     return evaluate

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from redis_api import generic, lists, scripted, strings
+from redis_api import generic, lists, scripting, strings
 from redis_api.arguments import TimeUnit
 from redis_api.overlay import Act, DataCommand
 
@@ -20,7 +20,7 @@ def _read(
 
 
 def _script(name: str, summary: str, *, by_hash: bool = False, writes: bool = True) -> DataCommand:
-    act = scripted.evaluating(by_hash=by_hash, writes=writes)
+    act = scripting.evaluating(by_hash=by_hash, writes=writes)
     return DataCommand(name, -3, act, summary, (0, 0, 0), writes)
 
 
