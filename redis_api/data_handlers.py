@@ -104,13 +104,13 @@ async def _until_popped(client: Client, words: list[bytes], waiter: Waiter, dead
 # -- scripts -------------------------------------------------------------------------------------------------
 
 
-def evaluating(*, by_hash: bool = False, writes: bool = True) -> Handler:
+def evaluating(form: scripting.Form) -> Handler:
     """Return the handler of EVAL and its like: script numkeys [key ...] [arg ...]."""
 
     async def evaluate(client: Client, args: list[bytes]) -> Reply:
-        if not by_hash:
+        if not form.by_hash:
             await scripting.load(client, args[0])
-        one = scripting.asked(client, args, by_hash=by_hash, writes=writes)
+        one = scripting.asked(client, args, form)
         if isinstance(one.script, Script):
             return await holds.run(client, one.script, one.keys, one.args)
         await scripting.turn(client)

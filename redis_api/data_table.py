@@ -19,9 +19,9 @@ def _read(
     return DataCommand(name, arity, act, summary, keys, writes=False)
 
 
-def _script(name: str, summary: str, *, by_hash: bool = False, writes: bool = True) -> DataCommand:
-    act = scripting.evaluating(by_hash=by_hash, writes=writes)
-    return DataCommand(name, -3, act, summary, (0, 0, 0), writes)
+def _script(name: str, summary: str) -> DataCommand:
+    form = scripting.FORMS[name.encode()]
+    return DataCommand(name, -3, scripting.evaluating(form), summary, (0, 0, 0), form.writes)
 
 
 _W: Final = DataCommand
@@ -65,9 +65,9 @@ DATA: Final = {
         _read("STRLEN", 2, strings.strlen, "Tells the length of a string."),
         # -- scripts ----------------------------------------------------------------------------------------
         _script("EVAL", "Runs a script, in one step."),
-        _script("EVALSHA", "The same, by its hash.", by_hash=True),
-        _script("EVAL_RO", "Runs a script that changes nothing.", writes=False),
-        _script("EVALSHA_RO", "The same, by its hash.", by_hash=True, writes=False),
+        _script("EVALSHA", "The same, by its hash."),
+        _script("EVAL_RO", "Runs a script that changes nothing."),
+        _script("EVALSHA_RO", "The same, by its hash."),
         # -- lists ------------------------------------------------------------------------------------------
         _W("LPUSH", -3, lists.pushing(at_head=True), "Puts elements before a list."),
         _W("RPUSH", -3, lists.pushing(at_head=False), "Puts elements behind a list."),

@@ -17,8 +17,6 @@ from redis_api.overlay import Overlay, Slot
 from redis_api.resp import NO_LIST, OK, Reply, Status
 from redis_api.transact import transact
 
-SCRIPTS: Final = frozenset((b"EVAL", b"EVALSHA", b"EVAL_RO", b"EVALSHA_RO"))
-"""The commands that may run scripts."""
 WATCHED_COUNT_MAX: Final = 1_000
 """Keys that one connection watches."""
 ANSWER_BYTES_MAX: Final = 4 * 1024 * 1024
@@ -48,7 +46,7 @@ async def exec_(client: Client, args: list[bytes]) -> Reply:
             return NO_LIST, client.database
         return _run_all(overlay, queue.commands), overlay.database
 
-    if any([words[0].upper() in SCRIPTS for words in queue.commands]):  # noqa: C419 - few, and short
+    if any([words[0].upper() in scripting.FORMS for words in queue.commands]):  # noqa: C419 - few, and short
         await scripting.turn(client)
     replies, client.database = await transact(client, program)
     return replies

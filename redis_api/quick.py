@@ -68,7 +68,7 @@ def _script(client: Client, name: bytes, words: list[bytes]) -> Started | None:
     """EVALSHA sha1 numkeys key [key ...] arg [arg ...], or with the script itself."""
     if name == b"EVAL" and client.face.scripts.is_new(words[1]):
         return None
-    asked = scripting.asked(client, words[1:], by_hash=name == b"EVALSHA", writes=True)
+    asked = scripting.asked(client, words[1:], scripting.FORMS[name])
     return (
         holds.begin_run(client, asked.script, asked.keys, asked.args)
         if isinstance(asked.script, Script)

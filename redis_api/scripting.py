@@ -13,9 +13,23 @@ from redis_api.overlay import Act, Overlay
 from redis_api.resp import OK, Failure, Reply, Status
 from redis_api.scripts import Meaning, Script
 
-_NOT_IN_SCRIPTS: Final = frozenset(
-    b"AUTH BLPOP BRPOP CLIENT DISCARD EVAL EVALSHA EVALSHA_RO EVAL_RO EXEC HELLO MULTI PSUBSCRIBE QUIT RESET"
-    b" SCRIPT SELECT SUBSCRIBE UNWATCH WATCH".split()
+
+class Form(NamedTuple):
+    """A command that runs a script."""
+
+    by_hash: bool = False
+    writes: bool = True
+    """Whether the script may change anything."""
+
+
+FORMS: Final = {
+    b"EVAL": Form(), b"EVALSHA": Form(by_hash=True),
+    b"EVAL_RO": Form(writes=False), b"EVALSHA_RO": Form(by_hash=True, writes=False),
+}  # fmt: skip
+"""The commands that run scripts."""
+_NOT_IN_SCRIPTS: Final = FORMS.keys() | (
+    b"AUTH BLPOP BRPOP CLIENT DISCARD EXEC HELLO MULTI PSUBSCRIBE QUIT RESET SCRIPT SELECT SUBSCRIBE UNWATCH"
+    b" WATCH".split()
 )
 _NO_WRITES: Final = Failure("ERR", "Write commands are not allowed from read-only scripts.")
 
@@ -70,10 +84,10 @@ def _loaded(client: Client, source: bytes) -> tuple[str, Script | Program]:
         client.face.pace.took(time.thread_time() - began_s)
 
 
-def asked(client: Client, words: Sequence[bytes], *, by_hash: bool, writes: bool) -> Asked:
+def asked(client: Client, words: Sequence[bytes], form: Form) -> Asked:
     """Read script numkeys [key ...] [arg ...]. Raises CommandRefused."""
     script: Script | Program | None
-    if by_hash:
+    if form.by_hash:
         script = client.face.scripts.get(words[0])
     else:
         _, script = _loaded(client, words[0])
@@ -81,17 +95,17 @@ def asked(client: Client, words: Sequence[bytes], *, by_hash: bool, writes: bool
         raise CommandRefused("No matching script. Please use EVAL.", "NOSCRIPT")
     keys, args = keys_and_args(words[1:])
     if isinstance(script, Program):
-        if script.says_flags and script.writes and not writes:
+        if script.says_flags and script.writes and not form.writes:
             raise CommandRefused("Can not execute a script with write flag using *_ro command.")
-        return Asked(script, keys, args, writes and script.writes)
+        return Asked(script, keys, args, form.writes and script.writes)
     if len(keys) < script.keys_count or len(args) < script.args_count:
         raise CommandRefused(f"this script needs {script.keys_count} keys and {script.args_count} arguments")
-    if not writes and script.act is not Meaning.REMAINING:
+    if not form.writes and script.act is not Meaning.REMAINING:
         raise CommandRefused(_NO_WRITES.text)
-    return Asked(script, keys, args, writes)
+    return Asked(script, keys, args, form.writes)
 
 
-def evaluating(*, by_hash: bool, writes: bool) -> Act:
+def evaluating(form: Form) -> Act:
     """Return what EVAL and its like do in a transaction."""
 
     def evaluate(overlay: Overlay, args: Sequence[bytes]) -> Reply:
@@ -99,7 +113,7 @@ def evaluating(*, by_hash: bool, writes: bool) -> Act:
             raise lua.too_long()
         began_s = time.thread_time()
         try:
-            one = asked(overlay.client, args, by_hash=by_hash, writes=writes)
+            one = asked(overlay.client, args, form)
         finally:
             overlay.scripts_s += time.thread_time() - began_s
         return _run(overlay, one)

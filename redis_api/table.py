@@ -60,10 +60,7 @@ _HANDLERS: Final[dict[str, Handler]] = {
     "SETNX": data_handlers.setnx,
     "DEL": data_handlers.delete,
     "UNLINK": data_handlers.delete,
-    "EVAL": data_handlers.evaluating(),
-    "EVALSHA": data_handlers.evaluating(by_hash=True),
-    "EVAL_RO": data_handlers.evaluating(writes=False),
-    "EVALSHA_RO": data_handlers.evaluating(by_hash=True, writes=False),
+    **{name.decode(): data_handlers.evaluating(form) for name, form in scripting.FORMS.items()},
     "BLPOP": data_handlers.waiting(DATA[b"BLPOP"]),
     "BRPOP": data_handlers.waiting(DATA[b"BRPOP"]),
 }
