@@ -211,6 +211,19 @@ class LockMachine:
         lock = self.state.locks.get(name)
         return lock is not None and lock.queue_length > 0
 
+    def is_delayed(self, name: str) -> bool:
+        """Whether a lock-delay keeps this lock."""
+        return views.is_delayed(self.state, name)
+
+    def is_frozen(self, name: str) -> bool:
+        """Whether a freeze keeps this lock from those who do not hold it."""
+        return views.is_frozen(self.state, name)
+
+    def leaves_delay(self, hold_id: HoldId) -> bool:
+        """Whether this hold leaves a lock-delay if it ends by force."""
+        hold = self.state.holds.get(hold_id)
+        return hold is not None and hold.details.lock_delay_ms > 0
+
     def hold_ids(self, name: str) -> tuple[HoldId, ...]:
         """Return the ids of the holds of exactly this lock, for faces that do something with them."""
         return tuple([hold.hold_id for hold in views.holders_of(self.state, HoldKind.LOCK, name)])

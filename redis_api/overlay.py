@@ -85,8 +85,10 @@ class Slot:
     """What is left of its time; None without an end."""
     is_lock: bool = False
     """Whether it is a lock that is held now."""
-    is_wanted: bool = False
-    """Whether clients wait for the lock: nobody overtakes them."""
+    is_barred: bool = False
+    """Whether nobody can take the lock, held or not: clients wait for it, a delay or a freeze keeps it."""
+    is_delayed: bool = False
+    """Whether nobody holds the lock in the state, and a lock-delay keeps it."""
     is_compared: bool = False
     """Whether a command depends on what it was."""
     is_changed: bool = False
@@ -126,7 +128,8 @@ class Overlay:
         self._machine, self._commands = machine, commands
         self._slots: dict[str, Slot] = {}
         self.needs_new_state = False
-        """Whether something was looked at that no compare can tell: a time that is left, several holders."""
+        """Whether something was looked at that no compare can tell: a time that is left, several holders,
+        why a free lock cannot be taken."""
         self.scripts_s = 0.0
         """Seconds of processor time that scripts have taken."""
 
@@ -177,8 +180,9 @@ class Overlay:
         check_name("key", name)
         cell = self._machine.cell(name.encode())
         hold_ids = self._machine.hold_ids(name)
-        holds, is_wanted = self._machine.holders(name), self._machine.is_wanted(name)
-        slot = Slot(name, cell, holds, is_wanted=is_wanted)
+        holds, is_delayed = self._machine.holders(name), self._machine.is_delayed(name)
+        is_barred = is_delayed or self._machine.is_wanted(name) or self._machine.is_frozen(name)
+        slot = Slot(name, cell, holds, is_barred=is_barred, is_delayed=is_delayed and not holds)
         if len(slot.holds) == len(hold_ids) == 1:
             slot.hold_id = hold_ids[0]
         if cell is not None:
@@ -194,6 +198,7 @@ class Overlay:
         rights_needed.check_name(self.client.gateway.rights, Right.READ, slot.name)
         slot.is_compared = True
         self.needs_new_state |= slot.is_lock and not (slot.hold_id or slot.taken)
+        self.needs_new_state |= slot.is_barred and not slot.exists
         return slot
 
     def left_ms(self, slot: Slot) -> int | None:
@@ -242,6 +247,9 @@ class Overlay:
             _check_ttl(ttl_ms)
         if slot.is_lock:
             self._check_end(slot, said)
+        elif slot.is_delayed and slot.cell is None:
+            # No compare could tell that the lock is not taken before the cell is made.
+            raise CommandRefused("a lock-delay keeps the name, and nothing is made of it before", "TRYAGAIN")
 
     def put(
         self,
@@ -346,7 +354,9 @@ class Overlay:
         if slot.taken is not None:
             slot.taken = None
         else:
-            slot.lock_part = EndOperation(slot.hold_id, "" if self.owns(slot, said) else FORCED)
+            is_forced = not self.owns(slot, said)
+            slot.lock_part = EndOperation(slot.hold_id, FORCED if is_forced else "")
+            slot.is_barred |= is_forced and self._machine.leaves_delay(slot.hold_id)
         slot.is_lock = False
         slot.left_ms, slot.keeps_time = None, False
 
@@ -415,15 +425,16 @@ def _compares_of(slot: Slot) -> list[Compare]:
     """Return what a key must be, so that what was read is true, and no key becomes a cell and a lock.
 
     A cell that is there stays one whatever the lock is: a hold beside it is given back by its taker
-    (`holds.take`). What was not read may change, except that nobody may take the lock.
+    (`holds.take`). What was not read may change, except that nobody may take the lock. One that a delay keeps
+    is not free to any compare.
     """
     key = slot.name.encode()
-    if slot.cell is not None and (slot.is_compared or slot.holds):
+    if slot.cell is not None and (slot.is_compared or slot.holds or slot.is_delayed):
         return [CellCompare(key, CellField.MOD_REVISION, number=slot.cell.mod_revision)]
     is_lock = slot.cell is None and bool(slot.holds)
     if is_lock and not slot.hold_id:
         return []
-    found: list[Compare] = [LockCompare(slot.name, slot.hold_id)]
+    found: list[Compare] = [] if slot.is_delayed else [LockCompare(slot.name, slot.hold_id)]
     if slot.is_compared and not is_lock:
         found.append(CellCompare(key, CellField.VERSION, number=0))
     return found

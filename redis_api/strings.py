@@ -47,7 +47,7 @@ def set_(overlay: Overlay, args: Sequence[bytes]) -> Reply:
 def _may_set(slot: Slot, found: bytes | None, options: SetOptions) -> bool:
     """Whether the condition of a SET is true."""
     if options.only_new:
-        return not (slot.exists or slot.is_wanted)
+        return not (slot.exists or slot.is_barred)
     if options.only_old:
         return slot.exists
     if options.if_equal is not None:
@@ -68,7 +68,7 @@ def _write(overlay: Overlay, slot: Slot, value: bytes, ttl_ms: int | None, said:
 def setnx(overlay: Overlay, args: Sequence[bytes]) -> Reply:
     """SETNX key value: takes a lock without a deadline."""
     slot = overlay.may_change(args[0])
-    if overlay.look(args[0]).exists or slot.is_wanted:
+    if overlay.look(args[0]).exists or slot.is_barred:
         return 0
     overlay.take(slot, args[1], None)
     return 1
