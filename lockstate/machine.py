@@ -455,7 +455,8 @@ class LockMachine:
         """Refuse a command whose outcome could not be remembered; not if it frees something.
 
         What it freed took more than the memory of its outcome does. An outcome that freed nothing is not
-        remembered: a repetition finds the same, or renews once more.
+        remembered: a repetition finds the same, or renews once more. A transaction is refused whatever its
+        parts are: one that deletes a single cell may have 63 outcomes beside it.
         """
         state = self.state
         if command.__class__ not in FREES:
