@@ -206,18 +206,13 @@ class LockMachine:
         """Return who holds a lock, as `lock` shows them, without a look at all that wait for it."""
         return views.lock_holders(self.state, name)
 
-    def is_wanted(self, name: str) -> bool:
-        """Whether clients wait for exactly this lock."""
-        lock = self.state.locks.get(name)
-        return lock is not None and lock.queue_length > 0
-
     def is_delayed(self, name: str) -> bool:
         """Whether a lock-delay keeps this lock."""
         return views.is_delayed(self.state, name)
 
-    def is_frozen(self, name: str) -> bool:
-        """Whether a freeze keeps this lock from those who do not hold it."""
-        return views.is_frozen(self.state, name)
+    def can_take(self, name: str, ended: HoldId = NO_HOLD) -> bool:
+        """Whether an exclusive lock could be had now without waiting, or as soon as this hold has ended."""
+        return self._rules.lock_parts.can_take(name, ended)
 
     def leaves_delay(self, hold_id: HoldId) -> bool:
         """Whether this hold leaves a lock-delay if it ends by force."""

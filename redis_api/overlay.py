@@ -85,8 +85,6 @@ class Slot:
     """What is left of its time; None without an end."""
     is_lock: bool = False
     """Whether it is a lock that is held now."""
-    is_barred: bool = False
-    """Whether nobody can take the lock, held or not: clients wait for it, a delay or a freeze keeps it."""
     is_delayed: bool = False
     """Whether nobody holds the lock in the state, and a lock-delay keeps it."""
     is_compared: bool = False
@@ -181,8 +179,7 @@ class Overlay:
         cell = self._machine.cell(name.encode())
         hold_ids = self._machine.hold_ids(name)
         holds, is_delayed = self._machine.holders(name), self._machine.is_delayed(name)
-        is_barred = is_delayed or self._machine.is_wanted(name) or self._machine.is_frozen(name)
-        slot = Slot(name, cell, holds, is_barred=is_barred, is_delayed=is_delayed and not holds)
+        slot = Slot(name, cell, holds, is_delayed=is_delayed and not holds)
         if len(slot.holds) == len(hold_ids) == 1:
             slot.hold_id = hold_ids[0]
         if cell is not None:
@@ -198,7 +195,6 @@ class Overlay:
         rights_needed.check_name(self.client.gateway.rights, Right.READ, slot.name)
         slot.is_compared = True
         self.needs_new_state |= slot.is_lock and not (slot.hold_id or slot.taken)
-        self.needs_new_state |= slot.is_barred and not slot.exists
         return slot
 
     def left_ms(self, slot: Slot) -> int | None:
@@ -312,6 +308,20 @@ class Overlay:
 
     # -- locks ----------------------------------------------------------------------------------------------
 
+    def may_take(self, slot: Slot) -> bool:
+        """Whether the lock of a key can be taken: there is nothing, and nothing is in the way.
+
+        Others may be before this client, and a delay or a freeze may keep the lock.
+        """
+        if slot.exists:
+            return False
+        end = slot.lock_part if isinstance(slot.lock_part, EndOperation) else EndOperation(NO_HOLD)
+        is_left = bool(end.reason) and self._machine.leaves_delay(end.hold_id)
+        if not is_left and self._machine.can_take(slot.name, end.hold_id):
+            return True
+        self.needs_new_state = True
+        return False
+
     def take(self, slot: Slot, value: bytes, ttl_ms: int | None) -> None:
         """Take a lock, of a key that is not there. Raises CommandRefused."""
         _check_ttl(ttl_ms)
@@ -354,9 +364,7 @@ class Overlay:
         if slot.taken is not None:
             slot.taken = None
         else:
-            is_forced = not self.owns(slot, said)
-            slot.lock_part = EndOperation(slot.hold_id, FORCED if is_forced else "")
-            slot.is_barred |= is_forced and self._machine.leaves_delay(slot.hold_id)
+            slot.lock_part = EndOperation(slot.hold_id, "" if self.owns(slot, said) else FORCED)
         slot.is_lock = False
         slot.left_ms, slot.keeps_time = None, False
 

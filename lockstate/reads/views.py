@@ -10,7 +10,6 @@ import msgspec
 from lockstate.tables.audit import Linked
 from lockstate.tables.blockers import covering_holds, names_below
 from lockstate.tables.cells import Cell
-from lockstate.tables.freezes import freeze_of
 from lockstate.tables.owners import own_id, session_name, shown_owner
 from lockstate.tables.records import (
     NOTHING,
@@ -27,7 +26,7 @@ from lockstate.tables.records import (
 )
 from lockstate.tables.state import State, claims_of_hold
 from lockstate.words import limits
-from lockstate.words.claims import FIRST_OF_LOCKS, Claims, ancestors, claims_of_one, record_name
+from lockstate.words.claims import FIRST_OF_LOCKS, Claims, ancestors, record_name
 from lockstate.words.ids import NO_OWNER, HoldId, SessionId
 from lockstate.words.modes import CONFLICTS, NAMED, UNIT, Mode, Scope, claim_of, is_intent, is_tree
 from lockstate.words.results import (
@@ -520,11 +519,6 @@ def delays_ms(state: State, claims: Claims) -> list[int]:
 def is_delayed(state: State, name: str) -> bool:
     """Whether a lock-delay covers `name`."""
     return bool(_delays(state, name))
-
-
-def is_frozen(state: State, name: str) -> bool:
-    """Whether a freeze covers the lock `name`."""
-    return bool(state.freezes) and freeze_of(state.freezes, claims_of_one(name, Mode.EXCLUSIVE)) is not None
 
 
 def _delays(state: State, name: str) -> list[Delay]:

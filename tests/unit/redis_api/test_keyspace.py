@@ -7,9 +7,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from lockstate.words.commands import Acquire, DeleteCells, Freeze, PutCell, TransactCells, Uncommon
+from lockstate.words.commands import Acquire, DeleteCells, Freeze, PutCell, TransactCells, Uncommon, Wanted
 from lockstate.words.ids import AttemptId, HoldId
-from lockstate.words.modes import Mode
+from lockstate.words.modes import Mode, Scope
 from redis_api import cursors, encoded, key_waits, keyed, scanning, transact
 from redis_api.errors import CommandRefused
 from tests.unit.http_api.serving import token_line, until
@@ -97,7 +97,7 @@ async def test_a_script_that_meets_a_cell_compares_its_value(cell: bytes, said: 
         assert await client.ask("GET", "k") == cell
 
 
-async def test_a_cell_beside_a_hold_is_the_cell() -> None:
+async def test_a_cell_beside_a_hold_is_the_cell(monkeypatch: pytest.MonkeyPatch) -> None:
     """Until its taker gives the hold back, or for good if that died: it reads as one, and can be written."""
     async with serving() as served, served.client() as client:
         assert await client.ask("SET", "k", "v") == "+OK"
@@ -107,7 +107,9 @@ async def test_a_cell_beside_a_hold_is_the_cell() -> None:
         assert await client.ask("SET", "k", "w") == "+OK"
         assert await client.ask("GET", "k") == b"w"
         assert await client.ask("KEYS", "k") == [b"k"]
-        assert await client.ask("DEL", "k") == 1
+        monkeypatch.setattr(transact, "TRIES_COUNT_MAX", 1)
+        taken = await transaction(client, ("DEL", "k"), ("SET", "k", VALUE, "NX", "PX", 1_000))
+        assert taken == [1, None], "the lock is held"
         assert len(served.holders) == 1
 
 
@@ -381,6 +383,21 @@ async def test_a_lock_that_others_wait_for_is_not_overtaken() -> None:
         assert await transaction(client, ("DEL", "k"), ("SET", "k", VALUE, "NX", "PX", 1_000)) == [1, None]
         await waiting
         assert served.holders == [2]
+
+
+async def test_who_waits_for_a_subtree_is_not_overtaken_in_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A lock below is free, and SET NX of a transaction answers nil as it does alone."""
+    async with serving() as served, served.client() as client:
+        await served.node.submit(acquire("a"), 5.0)
+        several = (Wanted("redis/0", scope=Scope.SUBTREE),)
+        above = msgspec.structs.replace(acquire("b", wait_ms=5_000), name="", locks=several)
+        waiting = asyncio.ensure_future(served.node.acquire(above, 10.0))
+        await until(lambda: bool(served.node.machine.lock("redis/0").queue))
+        assert await client.ask("SET", "other", VALUE, "NX", "PX", 1_000) is None
+        monkeypatch.setattr(transact, "TRIES_COUNT_MAX", 1)
+        assert await transaction(client, ("SET", "other", VALUE, "NX", "PX", 1_000)) == [None]
+        assert await client.ask("DEL", "k") == 1
+        await waiting
 
 
 async def delay(served: Served, client: Connected) -> None:
