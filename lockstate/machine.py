@@ -206,10 +206,18 @@ class LockMachine:
         """Return who holds a lock, as `lock` shows them, without a look at all that wait for it."""
         return views.lock_holders(self.state, name)
 
-    def is_wanted(self, name: str) -> bool:
-        """Whether clients wait for exactly this lock."""
-        lock = self.state.locks.get(name)
-        return lock is not None and lock.queue_length > 0
+    def is_delayed(self, name: str) -> bool:
+        """Whether a lock-delay keeps this lock."""
+        return views.is_delayed(self.state, name)
+
+    def can_take(self, name: str, ended: HoldId = NO_HOLD) -> bool:
+        """Whether an exclusive lock could be had now without waiting, or as soon as this hold has ended."""
+        return self._rules.lock_parts.can_take(name, ended)
+
+    def leaves_delay(self, hold_id: HoldId) -> bool:
+        """Whether this hold leaves a lock-delay if it ends by force."""
+        hold = self.state.holds.get(hold_id)
+        return hold is not None and hold.details.lock_delay_ms > 0
 
     def hold_ids(self, name: str) -> tuple[HoldId, ...]:
         """Return the ids of the holds of exactly this lock, for faces that do something with them."""
@@ -442,7 +450,8 @@ class LockMachine:
         """Refuse a command whose outcome could not be remembered; not if it frees something.
 
         What it freed took more than the memory of its outcome does. An outcome that freed nothing is not
-        remembered: a repetition finds the same, or renews once more.
+        remembered: a repetition finds the same, or renews once more. A transaction is refused whatever its
+        parts are: one that deletes a single cell may have 63 outcomes beside it.
         """
         state = self.state
         if command.__class__ not in FREES:

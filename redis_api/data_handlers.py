@@ -50,7 +50,7 @@ async def set_(client: Client, args: list[bytes]) -> Reply:
             return found
     # Nothing at all would mean that it was taken.
     raise CommandRefused(
-        "the lock is not held, but others are before this client, or it is frozen", "TRYAGAIN"
+        "the lock is not held, but others wait for it, or a delay or a freeze keeps it", "TRYAGAIN"
     )
 
 

@@ -25,6 +25,8 @@ _CODES: Final = {
     "queue-full": "TRYAGAIN",
     "upgrade-pending": "TRYAGAIN",
 }
+IN_THE_WAY: Final = frozenset({"lock-held", "frozen"})
+"""The problems that mean no more to a client that takes a lock than "not now"."""
 _UNKNOWN: Final = frozenset({"outcome-unknown", "internal"})
 """The problems of which nobody knows whether the command was applied."""
 

@@ -34,15 +34,13 @@ from lockstate.words.results import Granted, HoldView, Released, Renewed
 from redis_api import cell_values, known_scripts, spelled
 from redis_api.arguments import integer
 from redis_api.client import Client, Started
-from redis_api.errors import CommandRefused
+from redis_api.errors import IN_THE_WAY, CommandRefused
 from redis_api.left_grants import VALUE_BYTES_MIN, Attempt, GiveBack, Key
 from redis_api.overlay import Overlay
 from redis_api.resp import OK, Reply
 from redis_api.scripts import Meaning, Script
 from redis_api.transact import transact
 
-_IN_THE_WAY: Final = frozenset({"lock-held", "frozen"})
-"""The refusals of an acquire that mean no more than "not now"."""
 _OVER: Final = frozenset({"lease-expired", "not-holder", "wrong-kind", "already-held"})
 """The refusals that mean that there is no such hold."""
 
@@ -125,7 +123,7 @@ def _outcome_of(client: Client, attempt: Attempt, value: bytes) -> Iterator[None
         if attempt.key.is_endless and problem.code == "invalid-request":
             advice = "give it a time: PX, or lock(..., timeout=30) in redis-py"
             raise ProblemError(problem.code, f"{problem.detail}; {advice}") from None
-        if problem.code not in _IN_THE_WAY:
+        if problem.code not in IN_THE_WAY:
             raise
         _tell_same_value(client, attempt.key.name, attempt.key.value, value)
     finally:

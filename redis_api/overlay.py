@@ -82,8 +82,8 @@ class Slot:
     """What is left of its time; None without an end."""
     is_lock: bool = False
     """Whether it is a lock that is held now."""
-    is_wanted: bool = False
-    """Whether clients wait for the lock: nobody overtakes them."""
+    is_delayed: bool = False
+    """Whether nobody holds the lock in the state, and a lock-delay keeps it."""
     is_compared: bool = False
     """Whether a command depends on what it was."""
     is_changed: bool = False
@@ -123,7 +123,8 @@ class Overlay:
         self._machine, self._commands = machine, commands
         self._slots: dict[str, Slot] = {}
         self.needs_new_state = False
-        """Whether something was looked at that no compare can tell: a time that is left, several holders."""
+        """Whether something was looked at that no compare can tell: a time that is left, several holders,
+        why a free lock cannot be taken."""
         self.scripts_s = 0.0
         """Seconds of processor time that scripts have taken."""
 
@@ -174,8 +175,8 @@ class Overlay:
         check_name("key", name)
         cell = self._machine.cell(name.encode())
         hold_ids = self._machine.hold_ids(name)
-        holds, is_wanted = self._machine.holders(name), self._machine.is_wanted(name)
-        slot = Slot(name, cell, holds, is_wanted=is_wanted)
+        holds, is_delayed = self._machine.holders(name), self._machine.is_delayed(name)
+        slot = Slot(name, cell, holds, is_delayed=is_delayed and not holds)
         if len(slot.holds) == len(hold_ids) == 1:
             slot.hold_id = hold_ids[0]
         if cell is not None:
@@ -247,6 +248,9 @@ class Overlay:
             _check_ttl(ttl_ms)
         if slot.is_lock:
             self._check_end(slot, said)
+        elif slot.is_delayed and slot.cell is None:
+            # No compare could tell that the lock is not taken before the cell is made.
+            raise CommandRefused("a lock-delay keeps the name, and nothing is made of it before", "TRYAGAIN")
 
     def put(
         self,
@@ -308,6 +312,20 @@ class Overlay:
             self._check_end(slot, said)
 
     # -- locks ----------------------------------------------------------------------------------------------
+
+    def may_take(self, slot: Slot) -> bool:
+        """Whether the lock of a key can be taken: there is nothing, and nothing is in the way.
+
+        Others may be before this client, and a delay or a freeze may keep the lock.
+        """
+        if slot.exists:
+            return False
+        end = slot.lock_part if isinstance(slot.lock_part, EndOperation) else EndOperation(NO_HOLD)
+        is_left = bool(end.reason) and self._machine.leaves_delay(end.hold_id)
+        if not is_left and self._machine.can_take(slot.name, end.hold_id):
+            return True
+        self.needs_new_state = True
+        return False
 
     def take(self, slot: Slot, value: bytes, ttl_ms: int | None) -> None:
         """Take a lock, of a key that is not there. Raises CommandRefused."""
@@ -422,15 +440,16 @@ def _compares_of(slot: Slot) -> list[Compare]:
     """Return what a key must be, so that what was read is true, and no key becomes a cell and a lock.
 
     A cell that is there stays one whatever the lock is: a hold beside it is given back by its taker
-    (`holds.take`). What was not read may change, except that nobody may take the lock.
+    (`holds.take`). What was not read may change, except that nobody may take the lock. One that a delay keeps
+    is not free to any compare.
     """
     key = slot.name.encode()
-    if slot.cell is not None and (slot.is_compared or slot.holds):
+    if slot.cell is not None and (slot.is_compared or slot.holds or slot.is_delayed):
         return [CellCompare(key, CellField.MOD_REVISION, number=slot.cell.mod_revision)]
     is_lock = slot.cell is None and bool(slot.holds)
     if is_lock and not slot.hold_id:
         return []
-    found: list[Compare] = [LockCompare(slot.name, slot.hold_id)]
+    found: list[Compare] = [] if slot.is_delayed else [LockCompare(slot.name, slot.hold_id)]
     if slot.is_compared and not is_lock:
         found.append(CellCompare(key, CellField.VERSION, number=0))
     return found

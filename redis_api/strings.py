@@ -32,7 +32,7 @@ def set_(overlay: Overlay, args: Sequence[bytes]) -> Reply:
     found = overlay.read_text(key) if options.gets or options.compares else None
     if options.only_new or options.only_old:
         overlay.look(key)
-    is_done = _may_set(slot, found, options)
+    is_done = _may_set(overlay, slot, found, options)
     if is_done:
         if options.only_new:
             overlay.take(slot, value, options.ttl_ms)
@@ -44,10 +44,10 @@ def set_(overlay: Overlay, args: Sequence[bytes]) -> Reply:
     return OK if is_done else None
 
 
-def _may_set(slot: Slot, found: bytes | None, options: SetOptions) -> bool:
+def _may_set(overlay: Overlay, slot: Slot, found: bytes | None, options: SetOptions) -> bool:
     """Whether the condition of a SET is true."""
     if options.only_new:
-        return not (slot.exists or slot.is_wanted)
+        return overlay.may_take(slot)
     if options.only_old:
         return slot.exists
     if options.if_equal is not None:
@@ -68,7 +68,7 @@ def _write(overlay: Overlay, slot: Slot, value: bytes, ttl_ms: int | None, said:
 def setnx(overlay: Overlay, args: Sequence[bytes]) -> Reply:
     """SETNX key value: takes a lock without a deadline."""
     slot = overlay.may_change(args[0])
-    if overlay.look(args[0]).exists or slot.is_wanted:
+    if not overlay.may_take(overlay.look(args[0])):
         return 0
     overlay.take(slot, args[1], None)
     return 1

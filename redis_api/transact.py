@@ -21,7 +21,7 @@ from lockstate.words.limits import TRANSACTION_PARTS_MAX
 from lockstate.words.results import Transacted
 from redis_api.client import Client
 from redis_api.data_table import DATA
-from redis_api.errors import CommandRefused, TooMuch
+from redis_api.errors import IN_THE_WAY, CommandRefused, TooMuch
 from redis_api.overlay import Overlay
 from redis_api.resp import Reply
 
@@ -124,8 +124,8 @@ async def _apply(client: Client, overlay: Overlay, deadline_s: float) -> bool:
     try:
         outcome = await client.gateway.submit(command, Transacted, _left_s(deadline_s))
     except ProblemError as problem:
-        # A lock that is free as compares see it may be wanted by others: then the program sees that, too.
-        if problem.code != "lock-held":
+        # A lock that is free as compares see it may be wanted or frozen: then the program sees that, too.
+        if problem.code not in IN_THE_WAY:
             raise
         return False
     if outcome.result.succeeded:

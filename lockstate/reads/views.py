@@ -516,6 +516,11 @@ def delays_ms(state: State, claims: Claims) -> list[int]:
     return [delay.expires_at_ms - state.now_ms for delay in delays]
 
 
+def is_delayed(state: State, name: str) -> bool:
+    """Whether a lock-delay covers `name`."""
+    return bool(_delays(state, name))
+
+
 def _delays(state: State, name: str) -> list[Delay]:
     """Return the delays that cover `name`."""
     if not state.delays:

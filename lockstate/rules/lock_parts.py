@@ -28,9 +28,9 @@ from lockstate.words.cell_operations import (
     RenewOperation,
     TakeOperation,
 )
-from lockstate.words.claims import claims_of_one
+from lockstate.words.claims import Claims, claims_of_one
 from lockstate.words.commands import Acquire, Renew, TransactCells, Uncommon
-from lockstate.words.ids import AttemptId, HoldId, OwnerName
+from lockstate.words.ids import NO_HOLD, AttemptId, HoldId, OwnerName
 from lockstate.words.kinds import HoldKind
 from lockstate.words.modes import CONFLICTS, Mode
 from lockstate.words.results import (
@@ -113,6 +113,12 @@ class LockParts:
         claims = claims_of_one(compare.name, _EXCLUSIVE)
         return not any(state.claimed.held_on(name) & CONFLICTS[claim] for name, claim in claims)
 
+    def can_take(self, name: str, ended: HoldId) -> bool:
+        """Whether nothing but the hold that ends before, if there is one, is in the way of taking a name."""
+        hold = self._state.holds.get(ended)
+        asked = Acquire(name, _EXCLUSIVE, NO_HOLD, AttemptId(""))
+        return self._can_go(asked, claims_of_one(name, _EXCLUSIVE), {} if hold is None else {ended: hold})
+
     # -- what is looked at before anything is done ----------------------------------------------------------
 
     def check(
@@ -178,10 +184,14 @@ class LockParts:
         )
         if refused is not None:
             return refused
+        return None if self._can_go(asked, claims, ended) else self._holds.lock_held(claims, ended)
+
+    def _can_go(self, asked: Acquire, claims: Claims, ended: Mapping[HoldId, Hold]) -> bool:
+        """Whether nothing but what has ended is in the way of a hold that somebody asks for last of all."""
         # It has no session, so nobody whom it passes by its priority can wait for what it waits for.
         ticket = self._locks.ticket(asked, asked.owner, None)
-        ticket.order = state.next_order
-        return None if can_go(state, ticket, claims, ended) else self._holds.lock_held(claims, ended)
+        ticket.order = self._state.next_order
+        return can_go(self._state, ticket, claims, ended)
 
     # -- what is done ---------------------------------------------------------------------------------------
 

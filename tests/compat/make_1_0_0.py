@@ -2,8 +2,9 @@
 
     python -m tests.compat.make_1_0_0 tests/compat/stored/1.0.0
 
-One random history with every command, what each of its entries did, the state with rows in most tables, and
-the data directory of a node.
+One random history with every command, what each of its entries did, the last of its states that have rows in
+the most tables, and the data directory of a node. Most of the examples of commands are refused, because what
+they name is not there.
 """
 
 import asyncio
@@ -22,6 +23,17 @@ from cluster.node import Node
 from lockstate.machine import LockMachine
 from lockstate.stored import snapshot
 from lockstate.words import codec, limits
+from lockstate.words.cell_operations import (
+    CellCompare,
+    CellField,
+    DeleteOperation,
+    EndOperation,
+    GetOperation,
+    LockCompare,
+    PutOperation,
+    RenewOperation,
+    TakeOperation,
+)
 from lockstate.words.codec import encode_command, encode_entry
 from lockstate.words.commands import (
     Acquire,
@@ -31,17 +43,20 @@ from lockstate.words.commands import (
     Asking,
     Command,
     Freeze,
+    HoldRules,
     NamespaceSettings,
     OnBehalf,
     OpenSession,
+    PreferLeader,
     PutCell,
     Release,
     Revoke,
     SetNamespace,
     TakeRate,
+    TransactCells,
     Uncommon,
 )
-from lockstate.words.ids import NO_SESSION, AttemptId, HoldId, SessionId
+from lockstate.words.ids import NO_SESSION, AttemptId, HoldId, OwnerName, SessionId
 from lockstate.words.modes import Mode
 from lockstate.words.results import Outcome
 from tests.compat.values import plain
@@ -77,8 +92,23 @@ FIRST: Final[list[Command]] = [
     OnBehalf("end", AdvanceFence("end/g", 1)),
     TakeRate("end/r", 1, DAY_MS, Algorithm.GCRA),
     TakeRate("end/r", 1, DAY_MS, Algorithm.GCRA, wait_ms=DAY_MS, attempt_id=AttemptId("end-3")),
+    HoldRules(is_held=True, reason="until all nodes are new"),
+    PreferLeader("n4", "the others are far away"),
+    Acquire("end/t", Mode.EXCLUSIVE, hold_id=HoldId("end-5"), attempt_id=AttemptId("at"), ttl_ms=DAY_MS),
+    TransactCells(
+        (LockCompare("end/t", HoldId("end-5")), CellCompare(b"end", CellField.VERSION, number=1)),
+        (
+            EndOperation(HoldId("end-5"), "for the next one"),
+            TakeOperation("end/u", HoldId("end-6"), "v", OwnerName("ann"), DAY_MS),
+            DeleteOperation(b"end/t"),
+            PutOperation(b"end", b"w", keeps_lease=True),
+        ),
+    ),
+    TransactCells(
+        (LockCompare("end/u"),), (), (RenewOperation(HoldId("end-6"), DAY_MS), GetOperation(b"end"))
+    ),
 ]
-"""Something for the tables that seldom have a row."""
+"""Something for the tables and fields that seldom have anything, and all that a transaction can do."""
 
 Step = tuple[bytes, Outcome, str]
 """An entry, what came of it, and the digest of the state then."""

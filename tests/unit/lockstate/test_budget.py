@@ -11,6 +11,7 @@ from lockstate.machine import LockMachine
 from lockstate.stored import snapshot
 from lockstate.tables import fingerprint
 from lockstate.words import codec, limits
+from lockstate.words.cell_operations import DeleteOperation
 from lockstate.words.commands import (
     Acquire,
     AdvanceFence,
@@ -31,6 +32,7 @@ from lockstate.words.commands import (
     ResumeStream,
     Revoke,
     TakeRate,
+    TransactCells,
     Uncommon,
     WithdrawRevocation,
 )
@@ -53,6 +55,7 @@ from lockstate.words.results import (
     SessionKept,
     SessionOpened,
     StreamResumed,
+    Transacted,
 )
 from lockstate.words.versions import UnknownVersionError
 from tests.unit.lockstate.machine_driver import EXCLUSIVE, SHARED, MachineDriver, expect
@@ -243,6 +246,22 @@ def test_a_stream_frees_what_it_can_without_room() -> None:
     done = expect(NumberedDone, driver.run(Numbered(2, session_id, epoch, 1, (), commands)))
     assert [expect(CellsDeleted, result).count for result in done.results] == [1]
     assert is_overloaded(done.refused or Done())
+
+
+def test_a_transaction_whose_outcome_is_kept_counts_as_a_write() -> None:
+    """It has an outcome for each part, which may take more than what one part deleted; alone it is done."""
+    driver = bounded()
+    session_id = SessionId("s")
+    driver.run(OpenSession(session_id, 60_000))
+    driver.run(PutCell(b"a", b"v"))
+    epoch = expect(StreamResumed, driver.run(ResumeStream(session_id))).epoch
+    fill(driver)
+    deletion = TransactCells((), tuple([DeleteOperation(b"a" * length) for length in range(1, 65)]))
+    assert is_overloaded(driver.run(msgspec.structs.replace(deletion, request_id="r")))
+    frame = Numbered(1, session_id, epoch, 1, (), (deletion,))
+    assert is_overloaded(expect(NumberedDone, driver.run(frame)).refused or Done())
+    done = expect(Transacted, driver.run(deletion))
+    assert [result.count for result in done.results if isinstance(result, CellsDeleted)] == [1] + 63 * [0]
 
 
 def test_a_bound_that_nobody_could_work_with_is_ignored() -> None:

@@ -133,6 +133,19 @@ def test_a_take_overtakes_nobody() -> None:
     assert (result.reason, result.detail, result.queue_length) == (Reason.LOCK_HELD, "others wait for it", 1)
 
 
+def test_what_a_take_would_meet_can_be_asked() -> None:
+    """A hold that does not end before, those that wait for the name or a subtree above it, a freeze."""
+    driver = CellDriver()
+    can_take = driver.machine.can_take
+    assert can_take("a/b")
+    held = driver.granted("a/b")
+    assert [can_take("a/b"), can_take("a/b", held.hold_id), can_take("a/c")] == [False, True, True]
+    driver.queued("a", scope=SUBTREE)
+    assert [can_take("a/b", held.hold_id), can_take("a/c"), can_take("b")] == [False, False, True]
+    driver.run(Freeze("b", "why"))
+    assert [can_take("b/c"), can_take("c")] == [False, True]
+
+
 def test_a_take_goes_before_a_waiter_of_lower_priority() -> None:
     """As an acquire does: only those that come before it are in its way."""
     driver = CellDriver()

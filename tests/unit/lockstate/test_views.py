@@ -6,9 +6,9 @@ import pytest
 from lockstate.reads import views
 from lockstate.tables.records import Lock
 from lockstate.words import limits
-from lockstate.words.commands import OpenSession
-from lockstate.words.ids import OwnerName, SessionId
-from lockstate.words.modes import Mode
+from lockstate.words.commands import Acquire, OpenSession, Tick, Uncommon, Wanted
+from lockstate.words.ids import AttemptId, HoldId, OwnerName, SessionId
+from lockstate.words.modes import Mode, Scope
 from lockstate.words.results import HoldView, LockView, WaiterView
 from tests.unit.lockstate.machine_driver import MachineDriver
 
@@ -44,7 +44,21 @@ def test_holders_are_shown_without_a_look_at_who_waits(monkeypatch: pytest.Monke
     monkeypatch.setattr(Lock, "queue", None)
     monkeypatch.setattr(views, "waiter_view", None)
     assert machine.holders("db/b") == shown
-    assert [machine.is_wanted(name) for name in ("db/b", "zoo", "db", "other")] == [True, False, False, False]
+
+
+def test_a_lock_that_a_delay_keeps_is_told() -> None:
+    """A delay of its name or of a subtree above it."""
+    driver = MachineDriver()
+    machine = driver.machine
+    several = (Wanted("a"), Wanted("t", scope=Scope.SUBTREE))
+    asked = Acquire("", Mode.EXCLUSIVE, HoldId("h"), AttemptId("h"), ttl_ms=100, locks=several)
+    driver.run(msgspec.structs.replace(asked, uncommon=Uncommon(lock_delay_ms=1000)))
+    names = ("a", "a/b", "t", "t/u")
+    assert not any(machine.is_delayed(name) for name in names), "it is held"
+    assert machine.leaves_delay(HoldId("h"))
+    driver.run(Tick(), at_ms=200)
+    assert [name for name in names if machine.is_delayed(name)] == ["a", "t", "t/u"]
+    assert not machine.leaves_delay(HoldId("h"))
 
 
 def test_an_unknown_lock_is_free() -> None:

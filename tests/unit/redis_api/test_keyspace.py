@@ -4,11 +4,12 @@ import asyncio
 import random
 from typing import Any
 
+import msgspec
 import pytest
 
-from lockstate.words.commands import Acquire, DeleteCells, PutCell, TransactCells
+from lockstate.words.commands import Acquire, DeleteCells, Freeze, PutCell, TransactCells, Uncommon, Wanted
 from lockstate.words.ids import AttemptId, HoldId
-from lockstate.words.modes import Mode
+from lockstate.words.modes import Mode, Scope
 from redis_api import cell_values, cursors, data_handlers, key_waits, scanning, transact
 from redis_api.errors import CommandRefused
 from tests.unit.http_api.serving import token_line, until
@@ -96,7 +97,7 @@ async def test_a_script_that_meets_a_cell_compares_its_value(cell: bytes, said: 
         assert await client.ask("GET", "k") == cell
 
 
-async def test_a_cell_beside_a_hold_is_the_cell() -> None:
+async def test_a_cell_beside_a_hold_is_the_cell(monkeypatch: pytest.MonkeyPatch) -> None:
     """Until its taker gives the hold back, or for good if that died: it reads as one, and can be written."""
     async with serving() as served, served.client() as client:
         assert await client.ask("SET", "k", "v") == "+OK"
@@ -106,7 +107,9 @@ async def test_a_cell_beside_a_hold_is_the_cell() -> None:
         assert await client.ask("SET", "k", "w") == "+OK"
         assert await client.ask("GET", "k") == b"w"
         assert await client.ask("KEYS", "k") == [b"k"]
-        assert await client.ask("DEL", "k") == 1
+        monkeypatch.setattr(transact, "TRIES_COUNT_MAX", 1)
+        taken = await transaction(client, ("DEL", "k"), ("SET", "k", VALUE, "NX", "PX", 1_000))
+        assert taken == [1, None], "the lock is held"
         assert len(served.holders) == 1
 
 
@@ -380,6 +383,83 @@ async def test_a_lock_that_others_wait_for_is_not_overtaken() -> None:
         assert await transaction(client, ("DEL", "k"), ("SET", "k", VALUE, "NX", "PX", 1_000)) == [1, None]
         await waiting
         assert served.holders == [2]
+
+
+async def test_who_waits_for_a_subtree_is_not_overtaken_in_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A lock below is free, and SET NX of a transaction answers nil as it does alone."""
+    async with serving() as served, served.client() as client:
+        await served.node.submit(acquire("a"), 5.0)
+        several = (Wanted("redis/0", scope=Scope.SUBTREE),)
+        above = msgspec.structs.replace(acquire("b", wait_ms=5_000), name="", locks=several)
+        waiting = asyncio.ensure_future(served.node.acquire(above, 10.0))
+        await until(lambda: bool(served.node.machine.lock("redis/0").queue))
+        assert await client.ask("SET", "other", VALUE, "NX", "PX", 1_000) is None
+        monkeypatch.setattr(transact, "TRIES_COUNT_MAX", 1)
+        assert await transaction(client, ("SET", "other", VALUE, "NX", "PX", 1_000)) == [None]
+        assert await client.ask("DEL", "k") == 1
+        await waiting
+
+
+async def delay(served: Served, client: Connected) -> None:
+    """Let a lock-delay keep the lock k."""
+    asked = msgspec.structs.replace(acquire("a"), uncommon=Uncommon(lock_delay_ms=60_000))
+    await served.node.submit(asked, 5.0)
+    assert await client.ask("DEL", "k") == 1
+
+
+async def test_a_lock_that_a_delay_keeps_is_not_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+    """SET NX of a transaction answers nil as it does alone, and what else it does is applied at once."""
+    async with serving() as served, served.client() as client:
+        await delay(served, client)
+        assert await client.ask("SET", "k", VALUE, "NX", "PX", 1_000) is None
+        monkeypatch.setattr(transact, "TRIES_COUNT_MAX", 1)
+        for number in (1, 2):
+            taken = await transaction(
+                client, ("SET", "k", VALUE, "NX", "PX", 1_000), ("SETNX", "k", VALUE), ("INCR", "n")
+            )
+            assert taken == [None, 0, number]
+        assert await client.ask("EVAL", "return redis.call('SETNX', KEYS[1], 'v')", 1, "k") == 0
+
+
+async def test_no_string_is_made_where_a_delay_keeps_the_lock() -> None:
+    """Nothing could tell that nobody takes the lock meanwhile. It is said at once."""
+    async with serving() as served, served.client() as client:
+        await delay(served, client)
+        for words in (("SET", "k", "v"), ("MSET", "k", "v"), ("INCR", "k"), ("RPUSH", "k", "v")):
+            assert (await client.ask(*words)).startswith("-TRYAGAIN a lock-delay keeps")
+        assert await client.ask("EXISTS", "k") == 0
+        await served.node.submit(PutCell(b"redis/0/k", b"1"), 5.0)
+        assert await client.ask("INCR", "k") == 2, "what is a string stays one"
+        assert await client.ask("SET", "k", "v") == "+OK"
+
+
+async def test_a_forced_end_that_leaves_a_delay_frees_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A transaction that ends such a hold and takes the name is told that it was not free."""
+    async with serving() as served, served.client() as client:
+        asked = msgspec.structs.replace(acquire("a"), uncommon=Uncommon(lock_delay_ms=60_000))
+        await served.node.submit(asked, 5.0)
+        monkeypatch.setattr(transact, "TRIES_COUNT_MAX", 1)
+        taken = await transaction(client, ("DEL", "k"), ("SET", "k", VALUE, "NX", "PX", 1_000))
+        assert taken == [1, None]
+
+
+async def test_a_frozen_lock_is_not_taken_in_a_transaction_either(monkeypatch: pytest.MonkeyPatch) -> None:
+    """SET NX answers nil, alone and in a transaction, also if the freeze comes between; strings go on."""
+    async with serving() as served, served.client() as client:
+        node, freeze = served.node, Freeze("redis/0", "drained", 60_000)
+        submit = node.submit
+
+        async def submit_late(command: Any, *args: Any, **options: Any) -> Any:
+            monkeypatch.undo()
+            await node.submit(freeze, 5.0)
+            return await submit(command, *args, **options)
+
+        monkeypatch.setattr(node, "submit", submit_late)
+        for number in (1, 2):
+            taken = await transaction(client, ("SET", "k", VALUE, "NX", "PX", 1_000), ("INCR", "n"))
+            assert taken == [None, number]
+        assert await client.ask("SET", "k", VALUE, "NX", "PX", 1_000) is None
+        assert await client.ask("SET", "k", "v") == "+OK"
 
 
 async def test_the_parts_of_a_transaction_are_bounded() -> None:
