@@ -148,10 +148,11 @@ async def test_transfer_resumed(compacting: LocalCluster) -> None:
         await until(lambda: since_paused.lines("event=link-lost", f"peer={absent}"), "a broken connection")
         cluster.resume(absent)
         await until(lambda: absent_said.lines("event=snapshot-installed"), "a snapshot on the absent node")
-        first, second, *_ = leader_said.lines("event=snapshot-sending")
+        # On a busy machine the connection may break once more before the node has said how far it is.
+        first, *_, last = leader_said.lines("event=snapshot-sending")
         assert number_in(first, "from") == 0
-        assert number_in(second, "from") >= have_bytes
-        assert number_in(first, "index") == number_in(second, "index")
+        assert number_in(last, "from") >= have_bytes
+        assert number_in(first, "index") == number_in(last, "index")
         assert not absent_said.lines("event=snapshot-refused")
         await check_filled(cluster, http, MANY_CELLS)
 

@@ -72,7 +72,8 @@ async def test_redis_asyncio_follows_without_a_proxy(nodes: RedisCluster) -> Non
             await asyncio.to_thread(nodes.kill, victim)
             assert await client.exists(f"tasks-{victim}") == 1
         await asyncio.to_thread(bring_all_back, nodes)
-    await client.aclose()
+    for one in (client, *sentinel.sentinels):
+        await one.aclose(close_connection_pool=True)
 
 
 def test_no_node_of_a_minority_is_named(nodes: RedisCluster) -> None:
