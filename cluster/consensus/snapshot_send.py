@@ -87,6 +87,8 @@ class SnapshotSend:
             return False
         if is_back:
             self._went_back_to = position.offset
+        elif is_news:
+            self._has_begun = False  # the log tells where it really goes on, also where the answer came late
         self._reader.offset = position.offset
         return is_news
 

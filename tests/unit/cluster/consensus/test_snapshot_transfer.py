@@ -221,6 +221,21 @@ def test_a_lost_answer_costs_bytes_only(ends: tuple[End, End], caplog: pytest.Lo
     assert follower.transfer.take_received().decoded == (STATE, b"members")
 
 
+def test_a_late_answer_is_followed_and_told(ends: tuple[End, End], caplog: pytest.LogCaptureFixture) -> None:
+    """When the position comes after the leader has begun at 0, it goes on there, and the log says so."""
+    caplog.set_level("INFO")
+    leader, follower = ends
+    for _ in range(20):
+        step(leader, follower)
+    have = follower.store.incoming_bytes
+    disconnect(leader)
+    follower.take(next_chunk(leader))  # its answer is on the way
+    while (chunk := next_chunk(leader)) is None or not chunk.data:
+        continue
+    transfer(leader, follower)
+    assert bytes_sent(caplog) == [0, 0, have]
+
+
 def test_a_lost_chunk_is_noticed(ends: tuple[End, End]) -> None:
     """The leader goes back to what is missing."""
     leader, follower = ends
