@@ -1,13 +1,17 @@
-"""Clusters of real processes. Three are shared by all tests here, and repaired before each that uses them."""
+"""Clusters of real processes, repaired before each test that uses them; three are shared by all tests."""
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
 from scripts.local_cluster import LocalCluster
 from tests.process.nodes import PATIENT, bring_all_back
 from tests.support.libraries import ModuleWithLibraries
+
+if TYPE_CHECKING:
+    from tests.process.redis_nodes import RedisCluster
 
 COMPACT_ENTRIES = 200
 
@@ -55,3 +59,18 @@ def compacting(_compacting: LocalCluster) -> LocalCluster:
     """Three healthy nodes that compact their logs every 200 entries."""
     bring_all_back(_compacting)
     return _compacting
+
+
+@pytest.fixture(scope="module")
+def _nodes(tmp_path_factory: pytest.TempPathFactory) -> "Iterator[RedisCluster]":
+    from tests.process.redis_nodes import RedisCluster  # noqa: PLC0415 - redis is there only with the group dev
+
+    with RedisCluster.of(tmp_path_factory.mktemp("redis")) as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def nodes(_nodes: "RedisCluster") -> "RedisCluster":
+    """Three healthy nodes that serve clients of Redis as well; each file has its own."""
+    bring_all_back(_nodes)
+    return _nodes

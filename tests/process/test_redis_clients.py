@@ -5,7 +5,6 @@ import concurrent.futures
 import re
 import threading
 import time
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -25,19 +24,6 @@ from tests.support.processes import wait_until
 
 pytestmark = pytest.mark.process
 MANUAL: Final = Path(__file__).parents[2] / "docs" / "faces.md"
-
-
-@pytest.fixture(scope="module")
-def _nodes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RedisCluster]:
-    with RedisCluster.of(tmp_path_factory.mktemp("redis")) as cluster:
-        yield cluster
-
-
-@pytest.fixture
-def nodes(_nodes: RedisCluster) -> RedisCluster:
-    """Three healthy nodes."""
-    bring_all_back(_nodes)
-    return _nodes
 
 
 def token_of(client: redis.Redis, name: str, value: str | bytes) -> int | None:

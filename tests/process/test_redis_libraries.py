@@ -15,24 +15,10 @@ import pytest
 from redis.exceptions import LockNotOwnedError, ResponseError
 
 from scripts.lib import ports
-from tests.process.nodes import bring_all_back
 from tests.process.redis_nodes import RedisCluster
 
 pytestmark = pytest.mark.process
 WHY: Final = "needs the libraries of the group `faces`: scripts/test --all installs them"
-
-
-@pytest.fixture(scope="module")
-def _nodes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RedisCluster]:
-    with RedisCluster.of(tmp_path_factory.mktemp("redis-libraries")) as cluster:
-        yield cluster
-
-
-@pytest.fixture
-def nodes(_nodes: RedisCluster) -> RedisCluster:
-    """Three healthy nodes."""
-    bring_all_back(_nodes)
-    return _nodes
 
 
 def url(nodes: RedisCluster, node_id: str) -> str:

@@ -1,6 +1,5 @@
 """Scripts of clients of Redis on three nodes: answered as by a real Redis, or a listed difference."""
 
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final
 
@@ -8,7 +7,6 @@ import pytest
 import redis
 
 from scripts.lib import ports
-from tests.process.nodes import bring_all_back
 from tests.process.redis_nodes import RedisCluster
 from tests.process.test_redis_differences import answer
 from tests.support import servers
@@ -126,19 +124,6 @@ SCRIPTS: Final[tuple[tuple[Any, ...], ...]] = (
     ("#!lua",),
 )
 """In this order, on keys that are free before the first one."""
-
-
-@pytest.fixture(scope="module")
-def _nodes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RedisCluster]:
-    with RedisCluster.of(tmp_path_factory.mktemp("redis-scripts")) as cluster:
-        yield cluster
-
-
-@pytest.fixture
-def nodes(_nodes: RedisCluster) -> RedisCluster:
-    """Three healthy nodes."""
-    bring_all_back(_nodes)
-    return _nodes
 
 
 def words_of(script: tuple[Any, ...], command: str = "EVAL") -> tuple[Any, ...]:

@@ -2,7 +2,6 @@
 
 import asyncio
 import re
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import urlsplit
@@ -23,19 +22,6 @@ pytestmark = pytest.mark.process
 
 MANUAL: Final = Path(__file__).parents[2] / "docs" / "faces.md"
 NODES = ("n1", "n2", "n3")
-
-
-@pytest.fixture(scope="module")
-def _nodes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RedisCluster]:
-    with RedisCluster.of(tmp_path_factory.mktemp("redis-sentinel")) as cluster:
-        yield cluster
-
-
-@pytest.fixture
-def nodes(_nodes: RedisCluster) -> RedisCluster:
-    """Three healthy nodes."""
-    bring_all_back(_nodes)
-    return _nodes
 
 
 def sentinel_of(module: Any, nodes: RedisCluster, **options: Any) -> Any:

@@ -1,13 +1,11 @@
 """Clients of Redis that wait in the queue of a lock, on three nodes: in order, also when something fails."""
 
-from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
 import pytest
 import redis
 
-from tests.process.nodes import bring_all_back
 from tests.process.redis_nodes import RedisCluster
 from tests.support.processes import wait_until
 
@@ -15,19 +13,6 @@ pytestmark = pytest.mark.process
 
 LEASE_MS = 60_000
 WAIT_MS = 60_000
-
-
-@pytest.fixture(scope="module")
-def _nodes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RedisCluster]:
-    with RedisCluster.of(tmp_path_factory.mktemp("redis-waiting")) as cluster:
-        yield cluster
-
-
-@pytest.fixture
-def nodes(_nodes: RedisCluster) -> RedisCluster:
-    """Three healthy nodes."""
-    bring_all_back(_nodes)
-    return _nodes
 
 
 def acquire(client: redis.Redis, name: str, value: str, wait_ms: int = WAIT_MS) -> int | None:
