@@ -26,11 +26,13 @@ from lockstate.words.commands import (
     OpenSession,
     PutCell,
     Release,
+    ReleaseByValue,
     Renew,
     ResumeStream,
     TakeRate,
     Tick,
     TransactCells,
+    Uncommon,
     Wanted,
 )
 from lockstate.words.ids import NO_SESSION, SessionId
@@ -256,6 +258,13 @@ def _lease_pair(feed: Feed) -> tuple[Command, ...]:
     return _pair(_acquire(feed, f"job-{feed.next_number()}", ttl_ms=10_000))
 
 
+def _value_pair(feed: Feed) -> tuple[Command, ...]:
+    """As clients of Redis do it: with a value that nobody else has, by which the lock is released."""
+    name, value = f"job-{feed.next_number()}", feed.new_id()
+    acquire = _acquire(feed, name, ttl_ms=10_000, uncommon=Uncommon(value=value))
+    return acquire, ReleaseByValue(name, value)
+
+
 def _path_pair(feed: Feed) -> tuple[Command, ...]:
     return _pair(_acquire(feed, f"db/row-{feed.next_number()}"))
 
@@ -328,6 +337,7 @@ def all_loads() -> list[Load]:
     return [
         Load(FLAT_SESSION, pair, _session_pair),
         Load(FLAT_LEASE, pair, _lease_pair),
+        Load("exclusive, own lease, released by its value", pair, _value_pair),
         Load("exclusive, name db/x", pair, _path_pair),
         FrameLoad(),
         FrameLoad("ci"),
