@@ -24,10 +24,10 @@ from http_api.server.request_rates import RequestRates
 from lab.fuzz.redis_steps import CHANNELS, KEYS, STRINGS, Step, Words, program_of
 from lockapi.allowed_names import EVERYWHERE, AllowedForFew, AllowedNames
 from lockapi.gateway import Gateway
-from redis_api import quick, table
-from redis_api.client import Face
+from redis_api.commands import quick, table
 from redis_api.connection import Commands
 from redis_api.server import RedisServer
+from redis_api.shared.client import Face
 from scripts.lib import ports
 
 STEPS_COUNT: Final = 40
