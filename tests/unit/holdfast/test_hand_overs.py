@@ -112,6 +112,24 @@ async def test_after_an_answer_that_was_lost_it_is_never_valid(new_client: NewCl
         assert state_of(hold) == given_up
 
 
+@pytest.mark.parametrize("code", ["unauthenticated", "forbidden"])
+async def test_a_repetition_that_is_refused_does_not_make_it_valid(new_client: NewClient, code: str) -> None:
+    """The first answer was lost, so it may have been handed over before the token was taken away."""
+    giving, steps = Giving(), iter((reset, problem(code)))
+
+    async def first_lost(request: web.Request) -> web.StreamResponse:
+        return await next(steps)(request)
+
+    async with giving.node as node, new_client(node.url) as client:
+        hold = await client.lock("a/b", ttl=0.9).acquire()
+        handing = await giving.begin(hold)
+        giving.answer(first_lost)
+        with pytest.raises(holdfast.OutcomeUnknown, match=code) as caught:
+            await handing
+        assert isinstance(caught.value.__cause__, holdfast.AccessDenied)
+        assert state_of(hold) == given_up
+
+
 async def test_after_a_cancellation_it_is_never_valid() -> None:
     """Whatever the cluster would have answered."""
     giving = Giving()
