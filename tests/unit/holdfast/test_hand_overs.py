@@ -88,12 +88,12 @@ async def test_the_giver_is_not_valid_when_the_receiver_is(new_client: NewClient
         given = await waiting
         assert given.is_valid
         assert not handing.done()
-        assert (state_of(hold), hold.remaining, hold.state) == (given_up, 0, "lost")
+        assert (state_of(hold), hold.remaining, hold.state) == (given_up, 0, "released")
         with pytest.raises(holdfast.LeaseLost):
             hold.ensure()
         tap.go_on()
         assert await handing == given.token
-        assert state_of(hold) == given_up
+        assert (state_of(hold), hold.state) == (given_up, "released")
         await given.release()
 
 
