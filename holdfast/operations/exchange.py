@@ -56,8 +56,8 @@ _DECIDED = frozenset(
     for code, kind in wire.PROBLEMS.items()
     if kind.status in {409, 410} and not code.startswith("member-")  # whose changes are not known by an id
 )
-"""Refusals of the cluster, which knows a repetition and would have told of its effect. Any other is that of one
-node, such as to somebody whose token has ended: it says nothing of an earlier attempt."""
+"""Refusals of the cluster, which knows a repetition and would have told of its effect. Any other may be of
+one node, as to somebody whose token has ended: it says nothing of an earlier attempt."""
 _STILL_WAITS = 202
 _OK_MAX = 299
 _INTERNAL = 500

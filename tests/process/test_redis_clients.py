@@ -233,9 +233,7 @@ def test_redlock_py_with_one_server(nodes: RedisCluster) -> None:
     assert second.lock("redlock-py", 10_000)
 
 
-UNLOCK = (
-    "if redis.call('get', KEYS[1]) == ARGV[1] then return redis.call('del', KEYS[1]) else return 0 end"
-)
+UNLOCK = "if redis.call('get', KEYS[1]) == ARGV[1] then return redis.call('del', KEYS[1]) else return 0 end"
 """What Redlock runs at each of its servers that it asked, whether or not it got the lock there."""
 
 

@@ -40,7 +40,7 @@ async def _operator(served: Served) -> AsyncIterator[holdfast.Client]:
 
 
 async def test_a_hold_that_is_forced_away_is_lost_at_once(new_client: NewClient) -> None:
-    """The flag is set, the callback called with what became of it; what else the session holds is as before."""
+    """The flag is set, the callback called with what became of it; what else there is, is as before."""
     told: list[holdfast.Hold | holdfast.SyncHold] = []
     async with (
         a_node() as (served, url),

@@ -392,7 +392,7 @@ async def test_a_release_in_doubt_is_said_to_be_unknown() -> None:
 
 @pytest.mark.parametrize("end", ["forbidden", "gone"])
 async def test_what_cannot_be_asked_again_stays_unknown(monkeypatch: pytest.MonkeyPatch, end: str) -> None:
-    """A release is in doubt with its session; who is refused then, or finds no node, is not told `not done`."""
+    """A release is in doubt with its session: who is refused then, or finds no node, is not told no."""
     async with on_the_way(timeout_s=1.0) as way:
         hold = await way.client.acquire("a", wait=0, renew=False)
         way.tap.stall("acceptor")
