@@ -235,7 +235,7 @@ class Hold(KeptAlive):
         return self.own_lease if self.session is None else self.session.lease
 
     def __repr__(self) -> str:
-        return f"<Hold name={self.name!r} token={self.token} remaining={self.remaining:.3f}>"
+        return f"<{type(self).__name__} name={self.name!r} token={self.token} remaining={self.remaining:.3f}>"
 
     async def restart_lease(
         self, timeout_s: float | None, ttl_ms: int | None = None, *, exact: bool = False
