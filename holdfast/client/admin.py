@@ -20,6 +20,7 @@ from holdfast.values.answers import PrincipalEnded
 from holdfast.values.durations import Seconds, to_ms
 from holdfast.values.errors import Refused
 from holdfast.values.names import Name, to_name
+from holdfast.values.other_words import Suggesting
 from holdfast.values.words import HoldKind, LogLevel
 from holdfast.wire.answers import RatesForgottenJson
 from holdfast.wire.backup import BackupInfo
@@ -37,7 +38,7 @@ from holdfast.wire.operators import (
 )
 
 
-class Admin:
+class Admin(Suggesting):
     """The calls of operators: `client.admin`. With tokens in use they need the right `force` or `admin`.
 
     Calls that change something take a `reason`, which the audit keeps.

@@ -20,10 +20,11 @@ from holdfast.values.cells import (
 from holdfast.values.durations import Seconds
 from holdfast.values.errors import Refused
 from holdfast.values.names import Name, to_name
+from holdfast.values.other_words import Suggesting
 from holdfast.wire.cells import CellWritten
 
 
-class Cells:
+class Cells(Suggesting):
     """The cells of a cluster. Keys are texts, or tuples of parts; values are texts or bytes.
 
     With `if_version` or `if_mod_revision` a cell is changed only while it is as it was read (0: while it does

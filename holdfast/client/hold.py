@@ -20,6 +20,7 @@ from holdfast.values.durations import Seconds, to_ms
 from holdfast.values.errors import (
     AlreadyHeld,
     LeaseExpired,
+    LockError,
     LockHeld,
     LockTimeout,
     Refused,
@@ -63,7 +64,7 @@ class Session(KeptAlive):
         self._revision = opened.revision
         self._claims: set[Claim] = set()
         self._owned: weakref.WeakSet[Hold] = weakref.WeakSet()
-        self._over: dict[int, Reason] = {}
+        self._over: dict[int, LockError] = {}
 
     def __repr__(self) -> str:
         return f"<Session remaining={self.remaining:.3f}>"
@@ -106,15 +107,15 @@ class Session(KeptAlive):
     def add_token(self, hold: "Hold", token: int) -> None:
         """Record the token of one of its holds, whose end may have been reported before the grant."""
         if token in self._over:
-            hold.end(self._over[token])
+            hold.end(LEASE_EXPIRED, self._over[token])
 
-    def end_hold(self, token: int, reason: Reason) -> None:
+    def end_hold(self, token: int, cause: LockError) -> None:
         """End the hold that has this token, if it is one of this client's: now, or as soon as it is known."""
-        self._over[token] = reason
+        self._over[token] = cause
         if len(self._over) > OVER_COUNT_MAX:
             del self._over[next(iter(self._over))]
         for hold in [hold for hold in list(self._owned) if hold.has_had(token)]:
-            hold.end(reason)
+            hold.end(LEASE_EXPIRED, cause)
 
     async def look(self) -> None:
         """End the holds that the cluster no longer shows. Raises LockError."""
@@ -234,7 +235,7 @@ class Hold(KeptAlive):
         return self.own_lease if self.session is None else self.session.lease
 
     def __repr__(self) -> str:
-        return f"<Hold name={self.name!r} token={self.token} remaining={self.remaining:.3f}>"
+        return f"<{type(self).__name__} name={self.name!r} token={self.token} remaining={self.remaining:.3f}>"
 
     async def restart_lease(
         self, timeout_s: float | None, ttl_ms: int | None = None, *, exact: bool = False
@@ -266,10 +267,10 @@ class Hold(KeptAlive):
     async def look(self) -> None:
         """Find nothing: the cluster begins to tell of a hold only while it is held."""
 
-    def end_hold(self, token: int, reason: Reason) -> None:
+    def end_hold(self, token: int, cause: LockError) -> None:
         """End it: what is told of a hold by its id has one of its tokens."""
         del token
-        self.end(reason)
+        self.end(LEASE_EXPIRED, cause)
 
     def has_had(self, token: int) -> bool:
         """Whether this is its token, or was before a conversion."""

@@ -10,7 +10,7 @@ from typing import Any, Final, Protocol
 from holdfast.client.watch import SESSION_ENDS, Watch
 from holdfast.values.answers import Event
 from holdfast.values.clock import Clock
-from holdfast.values.errors import Compacted, LockError, SessionExpired
+from holdfast.values.errors import Compacted, LockError, SessionExpired, refusal
 from holdfast.values.lease import LEASE_EXPIRED
 from holdfast.values.words import Reason
 
@@ -49,7 +49,7 @@ class Loser(Protocol):
         """Make it invalid for good."""
         ...
 
-    def end_hold(self, token: int, reason: Reason) -> None:
+    def end_hold(self, token: int, cause: LockError) -> None:
         """End what it holds with this token, if it does, or will be told that it does."""
         ...
 
@@ -118,7 +118,9 @@ def _end(loser: Loser | None, error: SessionExpired | None = None) -> None:
 def _tell(loser: Loser | None, event: Event) -> None:
     if loser is None:
         return
+    by, why = event.by and f" by {event.by}", event.reason and f": {event.reason}"
+    how = f"{event.event}{by}{why}"
     if event.event in SESSION_ENDS:
-        loser.end(loser.over)
+        loser.end(loser.over, refusal(loser.over, how, {}))
     elif event.event in _LOSSES:
-        loser.end_hold(event.token, LEASE_EXPIRED)
+        loser.end_hold(event.token, refusal(LEASE_EXPIRED, how, {}))

@@ -51,6 +51,13 @@ TOO_MANY_REQUESTS = "too-many-requests"
 """The code with which one node says that it was asked too often; others have room."""
 _OF_ONE_NODE = frozenset({TOO_MANY_REQUESTS, "not-ready"})
 """Refusals after which another node may be asked at once, and this one when it says."""
+_DECIDED = frozenset(
+    code
+    for code, kind in wire.PROBLEMS.items()
+    if kind.status in {409, 410} and not code.startswith("member-")  # whose changes are not known by an id
+)
+"""Refusals of the cluster, which knows a repetition and would have told of its effect. Any other may be of
+one node, as to somebody whose token has ended: it says nothing of an earlier attempt."""
 _STILL_WAITS = 202
 _OK_MAX = 299
 _INTERNAL = 500
@@ -105,11 +112,12 @@ class Exchange(Generic[T]):
         timeout_s: float,
         slice_s: float = SLICE_S,
         urls: Sequence[str] = (),
+        may_be_applied: bool = False,
     ) -> None:
         """Begin with `node`; give up `timeout_s` after the wait that the operation itself asks for.
 
         One that waits for ever gives up when no node has served it for `timeout_s`. `urls` are what nodes are
-        called in errors.
+        called in errors. It `may_be_applied` before, if it was asked in another way.
         """
         self._reasons = Reasons(urls)
         self._foreign: set[int] = set()
@@ -127,7 +135,7 @@ class Exchange(Generic[T]):
         self._was_cut = False
         self._share_s = min(ATTEMPT_S_MAX, timeout_s / max(2, nodes_count))
         self._failures = 0
-        self._may_be_applied = False
+        self._may_be_applied = may_be_applied
         self._untrusted: set[int] = set()
         """Nodes with which TLS has failed, one after the other and nothing else in between."""
         self._free_at_s: dict[int, float] = {}
@@ -225,7 +233,11 @@ class Exchange(Generic[T]):
         if not facts.code and not is_of_proxy and (status < _INTERNAL or status == _NOT_IMPLEMENTED):
             return self._on_stranger(status, now_s=now_s, jitter=jitter)
         if _is_refusal(status) and not is_of_proxy:
-            raise refusal(code, detail, document)
+            refused = refusal(code, detail, document)
+            if not self._may_be_applied or code in _DECIDED:
+                raise refused
+            self._reasons.note(self._node, str(refused))
+            raise self._failure(code) from refused
         self._may_be_applied |= facts.outcome != wire.NOT_APPLIED and not self._operation.changes_nothing
         if is_of_proxy:
             self._note_cut(now_s)

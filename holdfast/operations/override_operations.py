@@ -1,5 +1,6 @@
 """What operators ask for about what others have, each with a reason that the cluster keeps."""
 
+from collections.abc import Mapping
 from typing import Final
 from urllib.parse import quote
 
@@ -17,6 +18,14 @@ from holdfast.wire.answers import (
 )
 from holdfast.wire.held import Holder
 
+
+def _of_kind(kind: str, paths: Mapping[str, str]) -> str:
+    """Return the call for a kind. Raises ValueError for a kind that has none."""
+    if kind not in paths:
+        raise ValueError(f"kind: {kind!r}; must be one of {', '.join(paths)}")
+    return paths[kind]
+
+
 _FORCES: Final = {
     "lock": wire.LOCK_FORCE_RELEASE,
     "semaphore": wire.SEMAPHORE_FORCE_RELEASE,
@@ -29,9 +38,7 @@ def force_release(
     kind: str, name: str, reason: str, lock_delay_ms: int, *, token: int | None
 ) -> Operation[tuple[Holder, ...]]:
     """End the holds of a name, or the one with `token`; the answer names the holders. Raises ValueError."""
-    path = _FORCES.get(kind)
-    if path is None:
-        raise ValueError(f"kind: {kind!r}; must be one of {', '.join(_FORCES)}")
+    path = _of_kind(kind, _FORCES)
     if lock_delay_ms and path == wire.ELECTION_DEPOSE:
         raise ValueError("lock_delay: an election has none; the next candidate leads at once")
     fields = {
@@ -62,9 +69,7 @@ def force_close_session(session_name: str, reason: str) -> Operation[tuple[str, 
 
 def lift_delay(kind: str, name: str, reason: str) -> Operation[int]:
     """End the lock-delays of a lock or a semaphore; the answer says how many there were."""
-    path = _LIFTS.get(kind)
-    if path is None:
-        raise ValueError(f"kind: {kind!r}; must be one of {', '.join(_LIFTS)}")
+    path = _of_kind(kind, _LIFTS)
     fields = {"name": name, "reason": reason, "request_id": new_request_id()}
     return write(path, fields, lambda answer: decode(answer, DelaysLiftedJson).lifted)
 
@@ -81,9 +86,7 @@ def revoke(
     kind: str, name: str, reason: str, grace_ms: int, *, token: int | None, ticket: int | None
 ) -> Operation[tuple[Holder, ...]]:
     """Ask holders to give up; the answer says who was asked, and until when."""
-    path = _REVOKES.get(kind)
-    if path is None:
-        raise ValueError(f"kind: {kind!r}; must be one of {', '.join(_REVOKES)}")
+    path = _of_kind(kind, _REVOKES)
     fields = {
         "name": name,
         "reason": reason,
@@ -107,9 +110,7 @@ def withdraw_revocation(
     kind: str, name: str, reason: str, *, token: int | None, ticket: int | None
 ) -> Operation[RevocationsWithdrawnJson]:
     """Take back what holders were asked; the answer says how much that was, and how much is left."""
-    path = _WITHDRAWALS.get(kind)
-    if path is None:
-        raise ValueError(f"kind: {kind!r}; must be one of {', '.join(_WITHDRAWALS)}")
+    path = _of_kind(kind, _WITHDRAWALS)
     fields = {
         "name": name,
         "reason": reason,

@@ -107,8 +107,8 @@ class NullHold:
 
     @property
     def state(self) -> HoldState:
-        """`held`, or `lost` once it was released."""
-        return "lost" if self.reason else "held"
+        """`held`, or `released`."""
+        return "released" if self.reason else "held"
 
     @property
     def remaining(self) -> float:

@@ -59,7 +59,7 @@ class SyncKept(OfOneProcess, ForThreads[K]):
 
     @property
     def state(self) -> HoldState:
-        """`held`, `at-risk` (its renewal is overdue) or `lost` (also when it was released)."""
+        """`held`, `at-risk` (its renewal is overdue), `lost`, or `released` (also by a hand-over)."""
         return self._twin.state
 
     @property

@@ -40,9 +40,18 @@ class Attempts(Generic[T]):
     """One operation with all its attempts."""
 
     def __init__(
-        self, carrier: Carrier, operation: Operation[T], timeout_s: float, turn: Turn | None = None
+        self,
+        carrier: Carrier,
+        operation: Operation[T],
+        timeout_s: float,
+        turn: Turn | None = None,
+        *,
+        may_be_applied: bool = False,
     ) -> None:
-        """Make them with `carrier`; what has a `turn` asks no earlier than those before it."""
+        """Make them with `carrier`; what has a `turn` asks no earlier than those before it.
+
+        It `may_be_applied` before, if it was asked over a stream.
+        """
         self._carrier = carrier
         self._clock = carrier.clock
         self._operation = operation
@@ -54,6 +63,7 @@ class Attempts(Generic[T]):
             now_s=carrier.clock.now_s(),
             timeout_s=timeout_s,
             slice_s=exchange.SLICE_S if carrier.clock is REAL else math.inf,
+            may_be_applied=may_be_applied,
         )
         self._turn = turn
         self._sending = Sending()

@@ -228,7 +228,9 @@ class Transport(OfOneProcess):
         if form.prevent is not None:
             await self.finish(self._prevent(asking))
         try:
-            return await self.call_over_http(asking.operation, self._left_s(asking))
+            return await self.call_over_http(
+                asking.operation, self._left_s(asking), may_be_applied=form.prevent is None
+            )
         except LeaseExpired as error:
             if form.ends_hold:
                 raise OutcomeUnknown(f"{_DOUBT}: it is over, by this or by its lease") from error
@@ -283,10 +285,20 @@ class Transport(OfOneProcess):
         except LockError as error:
             _log.warning("not undone, ends by itself: path=%s error=%s", operation.path, error)
 
-    async def call_over_http(self, operation: Operation[T], timeout_s: float, turn: Turn | None = None) -> T:
-        """Carry out an operation without a stream, in its `turn` if it has one. Raises LockError."""
+    async def call_over_http(
+        self,
+        operation: Operation[T],
+        timeout_s: float,
+        turn: Turn | None = None,
+        *,
+        may_be_applied: bool = False,
+    ) -> T:
+        """Carry out an operation without a stream, in its `turn` if it has one. Raises LockError.
+
+        It `may_be_applied` before, if it was asked over a stream.
+        """
         _ = self.connections  # imported before the time of the operation begins to count
-        work = Attempts(self, operation, timeout_s, turn)
+        work = Attempts(self, operation, timeout_s, turn, may_be_applied=may_be_applied)
         if operation.undo is None and not operation.stands_in_queue:
             return await work.run()
         task = asyncio.create_task(work.run())

@@ -17,7 +17,7 @@ LockError
  |    +-- MemberChangeRefused    the members of the cluster stay as they are
  +-- Unavailable       no        no node could do it before the deadline; surely not applied
  |    +-- TlsRefused             TLS fails with all nodes, and will: it is not tried for long
- +-- OutcomeUnknown    perhaps   it was sent, and no answer came before the deadline
+ +-- OutcomeUnknown    perhaps   it was sent, and no answer came before the deadline, or none about it
  +-- LeaseLost         it did,   but the lock cannot be relied on any longer: stop the protected work
 """
 

@@ -141,9 +141,9 @@ class Leased:
 
     @property
     def state(self) -> HoldState:
-        """`held`, `at-risk` (its renewal is overdue) or `lost` (also when it was released)."""
-        if self.reason:
-            return "lost"
+        """`held`, `at-risk` (its renewal is overdue), `lost`, or `released` (also by a hand-over)."""
+        if reason := self.reason:
+            return "released" if reason == RELEASED else "lost"
         return "at-risk" if self.clock.now_s() >= self.lease.at_risk_at_s else "held"
 
     @property

@@ -9,7 +9,13 @@ _VALID: Final = "a hold has is_valid; a lock is asked with locked()"
 _LEASE: Final = "remaining says for how many seconds it is valid"
 _ELECTION: Final = "client.election(name) is campaigned for in a `with` block"
 _MODE: Final = "a reader takes client.lock(name, mode='shared'); exclusive is the default"
-_CELLS: Final = "values are kept in client.cells"
+_CELLS: Final = (
+    "values are kept in client.cells: put(), get(), delete(), and transact() for several in one step"
+)
+_LIST: Final = "client.list(prefix) lists what is held or waited for"
+_TAKE: Final = "a rate limit has take() and try_take()"
+_CLOSE: Final = "close() ends a client, and lets go of what it keeps"
+_CLUSTER: Final = "client.cluster() shows the nodes and their leader"
 _READ: Final = "who has a lock and who waits is client.inspect(name); values are kept in client.cells"
 REVOKED: Final = "what a holder is asked to give up is in hold.revocation, from its next renewal on"
 """The answer to a name or a keyword that hears of a revocation."""
@@ -17,13 +23,20 @@ REVOKED: Final = "what a holder is asked to give up is in hold.revocation, from 
 METHODS: Final[Mapping[str, str]] = {
     **dict.fromkeys(("extend", "refresh", "reacquire", "prolong", "keepalive", "heartbeat"), _RENEW),
     **dict.fromkeys(("try_acquire", "try_lock", "trylock", "acquire_nowait"), _ONCE),
-    **dict.fromkeys(("is_held", "is_acquired", "is_locked", "owned"), _VALID),
+    **dict.fromkeys(("is_held", "is_acquired", "is_locked", "is_leader", "owned"), _VALID),
     **dict.fromkeys(("ttl", "expires", "expires_at", "expired"), _LEASE),
     **dict.fromkeys(("elect", "campaign", "leader_election"), _ELECTION),
     **dict.fromkeys(("read_lock", "write_lock", "shared_lock", "rwlock"), _MODE),
-    **dict.fromkeys(("set", "put", "delete"), _CELLS),
+    **dict.fromkeys(("set", "put", "delete", "incr"), _CELLS),
+    **dict.fromkeys(("scan", "list_locks"), _LIST),
+    **dict.fromkeys(("acquire", "allow", "hit", "consume"), _TAKE),
+    **dict.fromkeys(("aclose", "stop", "disconnect"), _CLOSE),
+    **dict.fromkeys(("members", "status"), _CLUSTER),
     **dict.fromkeys(("revoked", "is_revoked", "on_revoke", "on_revoked"), REVOKED),
     "get": _READ,
+    "contenders": "who waits is in client.inspect(name), of an election in client.get_election(name)",
+    "lease": "client.session(ttl=20) is one lease for many holds",
+    "watch_prefix": "client.watch(prefix)",
     "unlock": "release() gives it back",
     "resign": "release() gives leadership back",
     "mutex": "client.lock(name)",

@@ -48,5 +48,5 @@ LogLevel: TypeAlias = Literal["debug", "info", "warning", "error"]
 """From which lines on a node logs."""
 LOG_LEVELS: Final = get_args(LogLevel)
 
-HoldState: TypeAlias = Literal["held", "at-risk", "lost"]
-"""How a hold stands: renewed in time, overdue for a renewal, or over (also when it was released)."""
+HoldState: TypeAlias = Literal["held", "at-risk", "lost", "released"]
+"""How a hold stands: renewed in time, overdue for a renewal, lost, or given back (or to somebody else)."""

@@ -11,6 +11,7 @@ of nobody, a secret, uses it; its public name is not enough.
 """
 
 from collections.abc import Callable, Sequence
+from typing import Final
 
 import msgspec
 
@@ -18,6 +19,7 @@ from lockstate.rules import deadlocks
 from lockstate.rules.checks import check_unchanging, invalid
 from lockstate.rules.holds import LEASE_EXPIRED, Holds, frozen, held_already, refused_as_held, refused_for
 from lockstate.tables.owners import order_in, session_name, shown_owner
+from lockstate.tables.rare import changed
 from lockstate.tables.records import Claimant, Hold, Plea, Session, Ticket, each_lock, hold_of
 from lockstate.tables.state import State, claims_of_hold
 from lockstate.words import limits
@@ -26,6 +28,9 @@ from lockstate.words.commands import HandOver, Wanted
 from lockstate.words.ids import NO_ATTEMPT
 from lockstate.words.modes import CONFLICTS, UNIT
 from lockstate.words.results import EventKind, HandedOver, HoldKind, Reason, Refused, Result
+
+_NOT_ACQUIRED: Final = changed(None, depth=0)
+"""What a session is handed: nobody is inside, so its first acquire takes it, whatever `if_held` says."""
 
 
 class HandOvers:
@@ -85,6 +90,7 @@ class HandOvers:
             NO_ATTEMPT,
             None,
             lock.scope,
+            rare=_NOT_ACQUIRED,
         )
         return self._check_session(session, giver, hold) or hold
 

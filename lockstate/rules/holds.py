@@ -357,7 +357,7 @@ class Holds:
     def held_again(self, hold: Hold, command: Acquire, key: RequestKey | None) -> Granted | Refused:
         """Renew, count or refuse what a session holds already. Note, delay and value are taken if given."""
         if_held = if_held_of(self.state, command)
-        if if_held is IfHeld.REFUSE:
+        if if_held is IfHeld.REFUSE and hold.details.depth:
             return refused_as_held(hold)
         asked, has = command.uncommon or ORDINARY, hold.details
         refused = self.check_texts(hold, asked.note or has.note, asked.value or has.value)
@@ -374,12 +374,12 @@ class Holds:
             self._change(hold, value=value, is_secret=is_secret)
 
     def _take_over(self, hold: Hold, note: str, lock_delay_ms: int, if_held: IfHeld) -> None:
-        """Let a hold say and do what another acquire of it asks for."""
+        """Let a hold say and do what another acquire of it asks for, or the first of one handed over."""
         has = hold.details
         if note or lock_delay_ms:
             self._change(hold, note=note or has.note, lock_delay_ms=lock_delay_ms or has.lock_delay_ms)
             self._change(hold, lock_delay_ms=delay_of(self.state, hold))
-        if if_held is IfHeld.COUNT:
+        if if_held is IfHeld.COUNT or not has.depth:
             self._change(hold, depth=has.depth + 1)
 
     def _change(self, hold: Hold, **fields: Any) -> None:
@@ -694,7 +694,7 @@ class Holds:
         wish = wish_of(hold)
         for ticket in list(state.wishes.get(wish, NOTHING).values()) if wish else ():
             asked = ticket.details
-            if asked.if_held is IfHeld.REFUSE:
+            if asked.if_held is IfHeld.REFUSE and hold.details.depth:
                 self.end_wait(ticket, Left.ALREADY_HELD, refused_as_held(hold))
                 continue
             state.remove_ticket(ticket, claims)

@@ -30,7 +30,8 @@ class Rare(
     lock_delay_ms: int = 0
     """How long nobody gets what the hold had, after it expired or was ended by force."""
     depth: int = 1
-    """How many releases end a hold: one for each acquire that was to be counted."""
+    """How many releases end a hold: one for each acquire that was to be counted. 0 until a session acquires
+    what it was handed over, which one release ends as well."""
     attempts: Others = ()
     """The attempts at the request but for the newest one, which the record has (rules/attempts.py)."""
     permits: tuple[WantedPermits, ...] = ()

@@ -280,7 +280,7 @@ def share(state: ModelState, ticket: Ticket) -> None:
     for other in [t for t in line(state) if is_shared(t, ticket)]:
         hold = state.hold(ticket.ticket_id)
         assert hold is not None
-        if other.if_held is IfHeld.REFUSE:
+        if other.if_held is IfHeld.REFUSE and hold.depth:
             end_wait(state, other, Left.ALREADY_HELD, Refused(Reason.ALREADY_HELD, ""))
             continue
         state.tickets.remove(other)
@@ -290,7 +290,7 @@ def share(state: ModelState, ticket: Ticket) -> None:
 
 def have_again(state: ModelState, hold: Hold, ticket: Ticket) -> Granted | Refused:
     """Renew what a session has already, and hand it to the attempt that asks for it again."""
-    if ticket.if_held is IfHeld.REFUSE:
+    if ticket.if_held is IfHeld.REFUSE and hold.depth:
         return Refused(Reason.ALREADY_HELD, "")
     is_election = hold.kind is HoldKind.ELECTION
     value = ticket.value if is_election else ticket.value or hold.value
@@ -316,7 +316,7 @@ def pass_on(state: ModelState, hold: Hold, ticket: Ticket) -> Granted:
     hold.note, hold.lock_delay_ms = ticket.note or hold.note, ticket.lock_delay_ms or hold.lock_delay_ms
     if ticket.note or ticket.lock_delay_ms:
         hold.lock_delay_ms = longest_delay_ms(state, hold)
-    hold.depth += ticket.if_held is IfHeld.COUNT
+    hold.depth += ticket.if_held is IfHeld.COUNT or not hold.depth
     return msgspec.structs.replace(result, depth=hold.depth)
 
 

@@ -56,9 +56,11 @@ def hand_over(state: ModelState, command: HandOver) -> Result:
     if command.to_ticket:
         state.tickets.remove(receiver)
         settle(state, receiver, result)
-    share(state, receiver)
     hold = state.hold(receiver.ticket_id)
     assert hold is not None
+    if to_session:
+        hold.depth = 0
+    share(state, receiver)
     for plea in asked:
         _pass_on(state, plea, hold)
     serve(state)

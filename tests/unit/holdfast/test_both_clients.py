@@ -53,7 +53,7 @@ async def test_a_block_runs_under_a_lock(new_client: NewClient) -> None:
             with pytest.raises(holdfast.LeaseLost) as caught:
                 hold.ensure(60)
             assert caught.value.reason == "at-risk"
-        assert (hold.is_valid, hold.reason, hold.state) == (False, "released", "lost")
+        assert (hold.is_valid, hold.reason, hold.state) == (False, "released", "released")
         assert not hold.lost.is_set()
         assert (await client.inspect("order/42")).state == "free"
 

@@ -165,6 +165,29 @@ def test_the_worst_that_is_possible_is_reported() -> None:
         _new().on_answer(503, b"<html>", now_s=late_s, jitter=0)
 
 
+def test_a_refusal_of_a_repetition_settles_only_what_the_cluster_decides() -> None:
+    """It knows the first attempt by its id. A node that refuses to ask it knows nothing of one before."""
+    settled, unknown = set(), set()
+    for code, kind in wire.PROBLEMS.items():
+        exchange = _new()
+        exchange.on_silence("reset", was_sent=True, now_s=100.0, jitter=0)
+        try:
+            exchange.on_answer(kind.status, _problem(code), now_s=110.0, jitter=0)
+        except holdfast.Refused:
+            settled.add(code)
+        except holdfast.OutcomeUnknown as error:
+            unknown.add(error.request_id)
+    assert unknown == {"r"}
+    assert settled == {code for code, kind in wire.PROBLEMS.items() if kind.status in (409, 410)} - {
+        "member-change-refused",
+        "member-change-pending",
+    }
+    reading = _new(READ)
+    reading.on_silence("reset", was_sent=True, now_s=100.0, jitter=0)
+    with pytest.raises(holdfast.AccessDenied):
+        reading.on_answer(403, _problem("forbidden"), now_s=110.0, jitter=0)
+
+
 @pytest.mark.parametrize("body", [b"", b"[]", b'"x"', b'{"code": 5}', b'{"retry_after_ms": "soon"}', b"\xff"])
 def test_a_body_that_is_not_a_problem_document_is_survived(body: bytes) -> None:
     """Whatever a proxy says, the status decides; another web server at every URL is told at once."""

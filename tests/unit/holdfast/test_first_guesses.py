@@ -49,6 +49,7 @@ def test_another_word_for_the_wait_is_answered_with_ours(
         ("lock", {"owner": "me"}, "lock() has no argument 'owner': owner= is the client's"),
         ("semaphore", {"max_leases": 3}, "semaphore() has no argument 'max_leases': .* is limit="),
         ("semaphore", {"weight": 3}, "semaphore() has no argument 'weight': .* is permits="),
+        ("lock", {"sleep": 0.1}, "lock() has no argument 'sleep': who waits stands in a queue"),
     ],
 )
 @pytest.mark.parametrize("kind", [holdfast.SyncClient, holdfast.AsyncClient])
@@ -77,6 +78,14 @@ def test_another_name_for_a_call_is_answered_with_ours(kind: Any) -> None:
     for asked, name, said in (
         (client, "elect", r": client\.election\(name\)"),
         (client, "get", r": who has a lock and who waits is client\.inspect\(name\)"),
+        (client, "list_locks", r": client\.list\(prefix\)"),
+        (client, "members", r": client\.cluster\(\)"),
+        (client, "lease", r": client\.session\(ttl=20\)"),
+        (client, "aclose", r": close\(\) ends a client"),
+        (client.cells, "set", r": values are kept in client\.cells: put\(\)"),
+        (client.rate_limiter("a"), "acquire", r": a rate limit has take\(\) and try_take\(\)"),
+        (client.rate_limiter("a"), "allow", r": a rate limit has take\(\) and try_take\(\)"),
+        (client.election("a"), "contenders", r": .* client\.get_election\(name\)"),
         (client.lock("a"), "try_lock", r": acquire\(wait=0\) tries once"),
         (client.election("e"), "campaign", ": client.election"),
         (client.rate_limiter("r", "5/s"), "ttl", ": remaining"),
@@ -110,7 +119,7 @@ def test_what_a_property_raises_is_what_is_raised() -> None:
         _ = Broken().ttl
 
 
-@pytest.mark.parametrize("word", ["hosts", "url"])
+@pytest.mark.parametrize("word", ["host", "hosts", "endpoints", "url"])
 def test_another_word_for_the_nodes_is_answered_with_ours(word: str) -> None:
     """Redis' client has `host`, ZooKeeper's `hosts`."""
     client: Any = holdfast.SyncClient

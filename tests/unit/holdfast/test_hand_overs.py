@@ -88,12 +88,12 @@ async def test_the_giver_is_not_valid_when_the_receiver_is(new_client: NewClient
         given = await waiting
         assert given.is_valid
         assert not handing.done()
-        assert (state_of(hold), hold.remaining, hold.state) == (given_up, 0, "lost")
+        assert (state_of(hold), hold.remaining, hold.state) == (given_up, 0, "released")
         with pytest.raises(holdfast.LeaseLost):
             hold.ensure()
         tap.go_on()
         assert await handing == given.token
-        assert state_of(hold) == given_up
+        assert (state_of(hold), hold.state) == (given_up, "released")
         await given.release()
 
 
@@ -109,6 +109,24 @@ async def test_after_an_answer_that_was_lost_it_is_never_valid(new_client: NewCl
             await handing
         assert state_of(hold) == given_up
         await until(lambda: giving.count(wire.LOCK_RELEASE))
+        assert state_of(hold) == given_up
+
+
+@pytest.mark.parametrize("code", ["unauthenticated", "forbidden"])
+async def test_a_repetition_that_is_refused_does_not_make_it_valid(new_client: NewClient, code: str) -> None:
+    """The first answer was lost, so it may have been handed over before the token was taken away."""
+    giving, steps = Giving(), iter((reset, problem(code)))
+
+    async def first_lost(request: web.Request) -> web.StreamResponse:
+        return await next(steps)(request)
+
+    async with giving.node as node, new_client(node.url) as client:
+        hold = await client.lock("a/b", ttl=0.9).acquire()
+        handing = await giving.begin(hold)
+        giving.answer(first_lost)
+        with pytest.raises(holdfast.OutcomeUnknown, match=code) as caught:
+            await handing
+        assert isinstance(caught.value.__cause__, holdfast.AccessDenied)
         assert state_of(hold) == given_up
 
 

@@ -40,21 +40,24 @@ async def _operator(served: Served) -> AsyncIterator[holdfast.Client]:
 
 
 async def test_a_hold_that_is_forced_away_is_lost_at_once(new_client: NewClient) -> None:
-    """The flag is set and the callback called; what else the session holds, and it, are as before."""
-    told: list[str] = []
+    """The flag is set, the callback called with what became of it; what else there is, is as before."""
+    told: list[holdfast.Hold | holdfast.SyncHold] = []
     async with (
         a_node() as (served, url),
         _operator(served) as operator,
         new_client(url) as client,
         client.session(ttl=LONG_S, push=True) as session,
     ):
-        lock = client.lock("a", session=session, on_lost=lambda hold: told.append(hold.reason))
+        lock = client.lock("a", session=session, on_lost=told.append)
         hold = await lock.acquire()
         other = await client.lock("b", session=session).acquire()
         await operator.admin.force_release("a", reason="a test")
         await _until(hold.lost.is_set)
         await _until(lambda: told)
-        assert (hold.reason, told) == ("lease-expired", ["lease-expired"])
+        (lost,) = told
+        assert (hold.reason, hold.state) == (lost.reason, lost.state) == ("lease-expired", "lost")
+        with pytest.raises(holdfast.LeaseLost, match="is lost: lease-expired: forced: a test"):
+            lost.ensure()
         assert other.is_valid
         assert session.is_valid
         again = await client.lock("a", session=session).acquire()
@@ -91,6 +94,7 @@ async def test_the_block_of_a_session_that_is_ended_is_cancelled() -> None:
                 await operator.admin.force_close_session(holder.session_name, reason="a test")
                 await asyncio.Event().wait()
         assert (caught.value.reason, hold.reason) == ("session-expired", "lease-expired")
+        assert "session-forced: a test" in str(caught.value)
 
 
 async def test_a_converted_hold_is_known_by_its_new_token(new_client: NewClient) -> None:
@@ -219,13 +223,14 @@ async def test_a_hold_that_is_forced_away_before_its_grant_arrives_is_lost() -> 
 async def test_a_loss_may_name_a_token_that_a_conversion_tells_later() -> None:
     """The hold is over as soon as it is known to be the one with this token."""
     async with a_node() as (_, url), holdfast.Client(url) as client, client.session(ttl=LONG_S) as session:
+        over = holdfast.LeaseExpired("lease-expired", "forced")
         hold = await client.lock("a", session=session, mode="shared").acquire()
-        session.end_hold(hold.token + 1, "lease-expired")
+        session.end_hold(hold.token + 1, over)
         assert hold.is_valid
         hold._has_token(hold.token + 1)
-        assert hold.reason == "lease-expired"
+        assert (hold.reason, hold.cause) == ("lease-expired", over)
         for token in range(10_000, 12_000):
-            session.end_hold(token, "lease-expired")
+            session.end_hold(token, over)
         assert len(session._over) == 1000
 
 

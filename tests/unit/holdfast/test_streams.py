@@ -16,6 +16,8 @@ import pytest
 import holdfast
 from cluster.config import Address
 from cluster.errors import OutcomeUnknown
+from holdfast.operations.exchange import Attempt
+from holdfast.operations.sending import NoAnswer, Sending
 from holdfast.stream import stream_commands, stream_link
 from holdfast.stream import streams as _streams
 from holdfast.stream.stream_link import StreamLink
@@ -386,6 +388,34 @@ async def test_a_release_in_doubt_is_said_to_be_unknown() -> None:
             await releasing
         await renewing
         assert other.is_valid
+
+
+@pytest.mark.parametrize("end", ["forbidden", "gone"])
+async def test_what_cannot_be_asked_again_stays_unknown(monkeypatch: pytest.MonkeyPatch, end: str) -> None:
+    """A release is in doubt with its session: who is refused then, or finds no node, is not told no."""
+    async with on_the_way(timeout_s=1.0) as way:
+        hold = await way.client.acquire("a", wait=0, renew=False)
+        way.tap.stall("acceptor")
+        releasing = asyncio.create_task(hold.release())
+        await until(lambda: not way.tokens)
+        await way.end_session()
+        answered = {"forbidden": refuse_all, "gone": find_nobody}[end]
+        monkeypatch.setattr(way.client._transport, "_send", answered)
+        way.tap.cut()
+        with pytest.raises(holdfast.OutcomeUnknown):
+            await releasing
+
+
+async def refuse_all(attempt: Attempt, sending: Sending) -> tuple[int, bytes]:
+    """Answer as a node does to somebody without the right."""
+    del attempt, sending
+    return 403, b'{"code":"forbidden","detail":"no right","outcome":"not-applied"}'
+
+
+async def find_nobody(attempt: Attempt, sending: Sending) -> tuple[int, bytes]:
+    """Fail to connect."""
+    del sending
+    raise NoAnswer(f"node {attempt.node}: no connection")
 
 
 async def test_the_end_of_a_session_does_not_say_what_was_done_before() -> None:

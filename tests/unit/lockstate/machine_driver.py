@@ -102,6 +102,7 @@ class MachineDriver:
         request_id: str = "",
         owner: str = "",
         note: str = "",
+        if_held: IfHeld | None = None,
         at_ms: int = 0,
     ) -> Result:
         """Acquire with the next free ids: h1 and a1, h2 and a2, ..."""
@@ -118,6 +119,7 @@ class MachineDriver:
             owner=OwnerName(owner),
             scope=scope,
             locks=tuple(locks),
+            if_held=if_held,
             uncommon=Uncommon(lock_delay_ms, note) if lock_delay_ms or note else None,
         )
         return self.run(command, at_ms)

@@ -19,6 +19,7 @@ from lockstate.words.commands import (
     OpenSession,
     PutOff,
     Quota,
+    Release,
     Revoke,
     SetNamespace,
     SetQuota,
@@ -35,6 +36,8 @@ from lockstate.words.results import (
     Queued,
     QuotaExceeded,
     Reason,
+    Refused,
+    Released,
     Result,
 )
 from tests.unit.lockstate.machine_driver import (
@@ -111,6 +114,29 @@ def test_a_session_is_given_the_lock_and_finds_it(driver: Driver) -> None:
     assert (again.hold_id, again.token) == (NEW, 2)
     (holder,) = driver.machine.lock("a").holders
     assert (holder.note, holder.mode) == ("", SHARED)
+
+
+@pytest.mark.parametrize("first", list(IfHeld))
+def test_the_first_acquire_of_what_a_session_was_given_takes_it(first: IfHeld, driver: Driver) -> None:
+    """Whatever it says: nobody is inside yet, and one release ends what was acquired once."""
+    driver.granted("a")
+    expect(HandedOver, driver.give_session("h1", "bob"))
+    driver.machine = LockMachine(snapshot.decode(snapshot.encode(driver.machine.state)))
+    assert driver.granted("a", session_id="bob", if_held=first).hold_id == NEW
+    assert reason(driver.acquire("a", session_id="bob", if_held=IfHeld.REFUSE)) is Reason.ALREADY_HELD
+    assert expect(Released, driver.run(Release(NEW))).depth == 0
+    assert driver.holders("a") == []
+
+
+def test_what_a_session_was_given_goes_to_one_of_its_waits(driver: Driver) -> None:
+    """The first, also if it is never to be inside twice; those behind it are told that it has it."""
+    driver.granted("a")
+    for _ in range(2):
+        driver.waits("a", session_id="bob", if_held=IfHeld.REFUSE)
+    expect(HandedOver, driver.give_session("h1", "bob"))
+    first, second = driver.settled.values()
+    assert expect(Granted, first).hold_id == NEW
+    assert reason(expect(Refused, second)) is Reason.ALREADY_HELD
 
 
 def test_who_can_stand_beside_the_receiver_is_served(driver: Driver) -> None:

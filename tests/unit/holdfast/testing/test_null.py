@@ -21,7 +21,7 @@ async def use_in_task(lock: NullLock) -> int:
         assert inner.token > outer.token
         await inner.convert("shared")
         assert (inner.mode, outer.mode) == ("shared", "exclusive")
-    assert (inner.state, outer.state) == ("lost", "lost")
+    assert (inner.state, outer.state) == ("released", "released")
     hold = await lock.acquire(wait=0)
     await hold.renew()
     await hold.release()

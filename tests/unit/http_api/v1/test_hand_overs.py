@@ -47,7 +47,10 @@ async def test_a_waiter_is_given_the_lock() -> None:
 
 
 async def test_a_session_finds_what_it_was_given() -> None:
-    """By its public name it is given the lock, and its next acquire answers with that hold."""
+    """By its public name it is given the lock, and its next acquire answers with that hold.
+
+    Also one that is refused what the session is inside of already: it is not, until then.
+    """
     async with serving() as served:
         got = await served.acquire("a", mode="shared")
         session = await served.session()
@@ -55,8 +58,10 @@ async def test_a_session_finds_what_it_was_given() -> None:
         fields = {"hold_id": got.body["hold_id"], "to_session": name, "new_hold_id": NEW}
         given = await served.post(wire.LOCK_HAND_OVER, **fields)
         assert given.status == 200
-        again = await served.acquire("a", mode="shared", session_id=session)
+        fields = {"mode": "shared", "session_id": session, "if_held": "refuse"}
+        again = await served.acquire("a", **fields)
         assert (again.body["hold_id"], again.body["token"]) == (NEW, given.body["token"])
+        check_problem(await served.acquire("a", **fields), 409, "already-held")
 
 
 @pytest.mark.parametrize(
