@@ -121,7 +121,7 @@ class Group:
 
         What waits for something else, such as room in the log, is looked at by the timer's ticks.
         """
-        if self.has_entry():
+        if self._is_entry_due():
             self.request_tick()
         elif not self._patience.is_over:
             self._patience.wait()
@@ -134,12 +134,14 @@ class Group:
 
     def has_entry(self) -> bool:
         """Whether anything waits to be proposed, and may be."""
-        outbox, batcher = self.outbox, self._batcher
-        if not outbox.unsent and batcher.is_empty:
+        if not self.outbox.unsent and self._batcher.is_empty:
             return False
-        is_urgent = outbox.is_urgent or batcher.is_urgent
-        is_due = is_urgent or self._patience.is_over or self._ends_soon()
-        return is_due and self._may_propose
+        return self._is_entry_due() and self._may_propose
+
+    def _is_entry_due(self) -> bool:
+        """Whether what waits to be proposed need not wait for company any more."""
+        is_urgent = self.outbox.is_urgent or self._batcher.is_urgent
+        return is_urgent or self._patience.is_over or self._ends_soon()
 
     @property
     def _may_propose(self) -> bool:

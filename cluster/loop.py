@@ -217,7 +217,10 @@ class Loop:
         if ready.is_role_changed:
             work.role_changed()
         if ready.messages:
-            self._send_all(ready)
+            self._send_all(ready.messages)
+            if ready.needs_sync or ready.committed:
+                # On its way before what takes time.
+                self._links.flush()
         for index, entry in ready.committed:
             work.apply(index, entry)
         if ready.are_members_changed:
@@ -232,24 +235,18 @@ class Loop:
         if ready.wants_tick:
             self.request_tick()
 
-    def _send_all(self, ready: Ready) -> None:
-        """Send what promises nothing, and get it on its way if anything takes time behind it."""
-        for peer_id, message in ready.messages:
-            self.send(peer_id, message)
-        if ready.needs_sync or ready.committed:
-            self._links.flush()
-
-    def send(self, peer_id: str, message: Message) -> None:
-        """Send a Raft message; it may get lost."""
-        self._links.send(peer_id, FrameKind.RAFT, message)
+    def _send_all(self, messages: list[tuple[str, Message]]) -> None:
+        """Send Raft messages; they may get lost."""
+        for peer_id, message in messages:
+            self._links.send(peer_id, FrameKind.RAFT, message)
 
     def _tick(self) -> None:
         self._tick_is_due = False
         replica, work = self._replica, self._work
-        has_entry = work.has_entry()
+        has_entry = replica.role.is_leader and work.has_entry()
         self.act(replica.tick(has_entry=has_entry))
         # An entry is stamped by the state behind all that is committed, and for the present role.
-        if has_entry or work.has_entry() or replica.has_members_to_propose:
+        if replica.role.is_leader and (has_entry or work.has_entry() or replica.has_members_to_propose):
             self.act(replica.propose(work.entries()))
         work.ticked()
         if self._news_timer is None and replica.role.is_leader:
@@ -274,7 +271,7 @@ class Loop:
         promises, self._promises = self._promises, []
         sync = self._journal.begin_sync()
         if sync is None:
-            self._release(promises)
+            self._send_all(promises)
             return
         self._present_sync, self._present_promises = sync, promises
         self._on_sync_begun(self._loop.time())
@@ -286,17 +283,13 @@ class Loop:
         assert sync is not None, "the end of a sync that was not begun"
         promises, self._present_promises = self._present_promises, []
         self._journal.end_sync(sync)
-        self._release(promises)
+        # It is on disk.
+        self._send_all(promises)
         self._on_sync(sync.took_s)
         if self._replica.engine.has_work:
             self.request_tick()
         if self._promises or self._journal.wants_sync:
             self.request_sync()
-
-    def _release(self, promises: list[tuple[str, Message]]) -> None:
-        """Send what was promised: it is on disk."""
-        for peer_id, message in promises:
-            self.send(peer_id, message)
 
     def _set_timer(self) -> None:
         self._timer_due_s = self._loop.time() + self._period_s

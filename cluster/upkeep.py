@@ -154,6 +154,7 @@ class Upkeep:
         self._look_at_quorum()
         self._look_at_room()
         self._audit_log.look()
+        self._machine().state.audit.catch_up()
         if self._rare.step():
             self._request_tick()
         self._endless_log.look(self._machine(), is_leader=self._replica.role.is_leader)

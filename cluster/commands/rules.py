@@ -13,27 +13,23 @@ from cluster.errors import NodeFailed
 from lockstate.machine import LockMachine
 from lockstate.stored import snapshot
 from lockstate.words import codec
-from lockstate.words.commands import Entry
 from lockstate.words.results import Outcome
 from lockstate.words.versions import RULES, UnknownVersionError
 
 logger = logging.getLogger(__name__)
 
 
-def decode_entry(data: bytes, rules: int) -> Entry:
-    """Return a committed entry, to be applied by the active `rules`. Raises NodeFailed if it must not be."""
-    try:
-        return codec.decode_entry(data, rules)
-    except UnknownVersionError as error:
-        raise NodeFailed(str(error)) from error
-
-
 def apply_entry(machine: LockMachine, data: bytes) -> Outcome:
     """Apply a committed entry, and log it if the rules move. Raises NodeFailed if it must not be applied."""
-    rules = machine.rules
-    outcome = machine.apply(decode_entry(data, rules))
-    if machine.rules != rules:
-        logger.info("event=rules-advance from=%d to=%d", rules, machine.rules)
+    state = machine.state
+    rules = state.rules
+    try:
+        entry = codec.decode_entry(data, rules)
+    except UnknownVersionError as error:
+        raise NodeFailed(str(error)) from error
+    outcome = machine.apply(entry)
+    if state.rules != rules:
+        logger.info("event=rules-advance from=%d to=%d", rules, state.rules)
     return outcome
 
 

@@ -95,6 +95,12 @@ class Gate:
     def _append(self, peer_id: str, message: AppendEntries) -> Admission:
         if self._engine.is_leader and message.term == self._engine.term:
             raise TwoLeadersError(f"{peer_id} leads in term {message.term}, and so does this node")
+        if (
+            self._parted is None
+            and not self._contradicted_by
+            and guards.only_adds(message, self._log, self._engine.term)
+        ):
+            return Admission(message, only_adds=True)
         found = self._difference_to(peer_id, message)
         if found is not None:
             return Admission(None, difference=found)

@@ -108,21 +108,20 @@ class Compaction:
         """Whether a snapshot is to be begun now. There is none under way here."""
         if now_s < self._retry_s:
             return False
-        is_wanted = self._is_forced or self._is_long(applied_index, log_bytes, now_s)
-        if is_wanted and applied_index <= self._snapshot_index:
-            self._snapshot_s, self._is_forced = now_s, False
-            return False
-        return is_wanted
-
-    def _is_long(self, applied_index: int, log_bytes: int, now_s: float) -> bool:
-        """Whether the log is long by its entries, bytes or age, and nobody is to be waited for."""
+        # By its entries, bytes or age.
         length = max(
             (applied_index - self._snapshot_index + 1) / self._entries_max,
             self._replayed_bytes / max(REPLAYED_BYTES, self._snapshot_bytes),
             log_bytes / LOG_BYTES_MAX,
             (now_s - self._snapshot_s) / COMPACT_SECONDS,
         )
-        return length > self._share and (length > self._share + SPREAD or not self._do_others_write())
+        is_long = length > self._share and (length > self._share + SPREAD or not self._do_others_write())
+        if not self._is_forced and not is_long:
+            return False
+        if applied_index <= self._snapshot_index:
+            self._snapshot_s, self._is_forced = now_s, False
+            return False
+        return True
 
     def written(self, index: int, size_bytes: int, now_s: float) -> None:
         """Record that the snapshot that was begun is in place: it has all up to `index`."""

@@ -103,6 +103,7 @@ class Engine:
         self.connected: Final = self.library.connect
         self.disconnected: Final = self.library.disconnect
         self.send_entries: Final = self.library.send_entries
+        self.send_due: Final = self.library.send_due
         self.match_index: Final = self.library.match_index
         self.news_due_in_s: Final = self.library.news_due_in_s
         self.forget_takeover: Final = self.library.forget_takeover

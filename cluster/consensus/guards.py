@@ -5,11 +5,11 @@ Every message from another node passes here before the library sees it. Nothing 
 guard takes a message and what is known of the log, and returns what to do. Log positions are Raft indexes.
 """
 
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
 import msgspec
 
-from cluster.consensus.log_digest import Difference
+from cluster.consensus.log_digest import MEMBERS_MARK, DigestView, Difference
 from cluster.consensus.messages import (
     UNSET,
     Acknowledgement,
@@ -27,7 +27,7 @@ PROMISES: frozenset[type[Message]] = frozenset({Acknowledgement, Vote, VoteReque
 """The messages that claim something is on this node's disk (entries, a vote). They leave after the sync."""
 
 
-class LogView(Protocol):
+class LogView(DigestView, Protocol):
     """What a guard may know of a node's log."""
 
     @property
@@ -38,25 +38,46 @@ class LogView(Protocol):
     def committed(self) -> int:
         """Return the highest index this node knows to be committed or contained in its snapshot."""
 
-    def term_at(self, index: int) -> int | None:
-        """Return the term of the entry at `index`, or None if the log does not hold it (any more)."""
 
-
-class Admission(NamedTuple):
+class Admission(msgspec.Struct, frozen=True):
     """What becomes of a message: `message` goes to the library, `reply` goes back to the sender.
 
     With a `difference` neither is there: the sender has another history. With `is_send_due` it lacks entries
-    that are to be sent at once.
+    that are to be sent at once. With `only_adds` the log gets commands at its end, and nothing else.
     """
 
     message: Message | None
     reply: Message | None = None
     difference: Difference | None = None
     is_send_due: bool = False
+    only_adds: bool = False
 
 
 class GuardViolationError(PeerContradicts):
     """A peer asks for what no correct node asks for: committed entries would change. Nothing does."""
+
+
+def only_adds(message: AppendEntries, log: LogView, current_term: int) -> bool:
+    """Whether this does nothing but add commands behind a log whose whole history is known to be the leader's.
+
+    Nearly all messages do. `admit_append` lets them through as they are, and there is no difference between
+    the histories: the digests at the end of the log are equal.
+    """
+    entries, index = message.entries, log.last_index
+    if (
+        entries is UNSET
+        or not entries
+        or message.previous_index != index
+        or message.term != current_term
+        or message.previous_term != log.term_at(index)
+        or message.previous_digest != log.digest_at(index)
+        or message.commit_index > index + len(entries)
+    ):
+        return False
+    for command, _, _ in entries:
+        if command[:1] == MEMBERS_MARK:
+            return False
+    return True
 
 
 def admit_append(message: AppendEntries, log: LogView, current_term: int) -> Admission:

@@ -320,9 +320,11 @@ class Library(syncobj.SyncObj):  # type: ignore[misc]
         has_news = self._hand_out()
         if self._SyncObj__raftState != _LEADER:
             self._news_are_told()
-        elif now_s > self._next_heartbeat_s or now_s >= self._news_due_s or self.is_news_urgent:
-            self._SyncObj__sendAppendEntries()
-        elif has_news:
+        elif self._is_sending_due(now_s):
+            # Between this tick and the entry behind it, what is committed is applied: that may take a while.
+            if has_news or not self._is_entry_next():
+                self._SyncObj__sendAppendEntries()
+        elif has_news and not self._is_entry_next():
             self._tell_who_waits(now_s)
         self._owner.compact(self._SyncObj__raftLastApplied, now_s)
         self.observe()
@@ -392,12 +394,18 @@ class Library(syncobj.SyncObj):  # type: ignore[misc]
             else:
                 self._send_all(peer, now_s)
 
-    def _hand_out(self) -> bool:
-        """Collect what is committed; tell whether followers should hear of the commit before the next entry.
+    def _is_sending_due(self, now_s: float) -> bool:
+        """Whether all have to hear of this leader: a heartbeat is due, or the news of a commit."""
+        return now_s > self._next_heartbeat_s or now_s >= self._news_due_s or self.is_news_urgent
 
-        When another entry is about to leave, the news of the commit travels with it. What changes the members
-        is news for all.
-        """
+    def _is_entry_next(self) -> bool:
+        """Whether this leader sends another entry right behind this tick: the news of a commit is in it."""
+        owner = self._owner
+        in_flight = self._journal.last_index - self._SyncObj__raftCommitIndex
+        return owner.has_proposal and in_flight < owner.in_flight_max
+
+    def _hand_out(self) -> bool:
+        """Collect what is committed; tell whether there is anything. What changes the members is news for all."""
         owner, journal = self._owner, self._journal
         applied, commit_index = self._SyncObj__raftLastApplied, self._SyncObj__raftCommitIndex
         if commit_index <= applied:
@@ -408,11 +416,7 @@ class Library(syncobj.SyncObj):  # type: ignore[misc]
         if not owner.hand_out(entries):
             self._may_wait.clear()
         self._SyncObj__raftLastApplied = applied + len(entries)
-        return not (
-            owner.has_proposal
-            and self._SyncObj__raftState == _LEADER
-            and journal.last_index - commit_index < owner.in_flight_max
-        )
+        return True
 
     # -- what a leader sends --------------------------------------------------------------------------------
 
@@ -600,6 +604,11 @@ class Library(syncobj.SyncObj):  # type: ignore[misc]
     def send_entries(self) -> None:
         """Send every peer what it lacks."""
         self._SyncObj__sendAppendEntries()
+
+    def send_due(self) -> None:
+        """Send every peer what it lacks if a tick left that to an entry which did not come after all."""
+        if self._SyncObj__raftState == _LEADER and self._is_sending_due(self.now_s()):
+            self._SyncObj__sendAppendEntries()
 
     def send_from(self, peer_id: str, index: int) -> None:
         """Send a peer the log from `index` on, the next time."""

@@ -232,8 +232,9 @@ class Replica:
             self.engine.receive(peer_id, admission.message)
             if type(admission.message) is AppendEntries:
                 self.prevote.leader_heard()
-                self._follow(admission.message, ready)
-                ready.wants_tick |= self._transfer.is_checking
+                if not admission.only_adds:
+                    self._follow(admission.message, ready)
+                    ready.wants_tick |= self._transfer.is_checking
         if admission.is_send_due:
             self._is_send_due = ready.wants_tick = True
         reply = admission.reply
@@ -268,11 +269,15 @@ class Replica:
         if self._next_members is not None and self._may_lead():
             new, self._next_members = self._next_members, None
             self._append_members(new, ready)
+        has_appended = False
         while self.may_propose:
             entry = next(entries, None)
             if entry is None:
                 break
             self.engine.append(entry)
+            has_appended = True
+        if not has_appended:
+            self.engine.send_due()
         return self._finish(ready)
 
     @property

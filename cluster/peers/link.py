@@ -289,7 +289,10 @@ class Link(asyncio.Protocol):
     @property
     def room_bytes(self) -> int:
         """Return how much bulk data may be added; not more than 0 if none may."""
-        return ROOM_BYTES - self.backlog_bytes if self._transport is not None else 0
+        transport = self._transport
+        if transport is None:
+            return 0
+        return ROOM_BYTES - self._outgoing_bytes - transport.get_write_buffer_size()
 
     def close(self, reason: str) -> None:
         """Drop the connection at once."""

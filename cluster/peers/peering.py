@@ -175,7 +175,8 @@ class Peering:
 
         One that is shut out goes on ticking, hears no vote and no acknowledgement, and so commits nothing.
         """
-        return self.is_established and not self.shut_out.reason
+        shut_out = self.shut_out
+        return self.is_established and not (shut_out.words and shut_out.reason)
 
     def particulars(self, peer_id: str) -> Particulars:
         """Return what this node tells a peer about itself."""

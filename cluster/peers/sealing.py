@@ -17,7 +17,7 @@ import hashlib
 import hmac
 import struct
 from collections.abc import Iterable, Iterator
-from typing import Final
+from typing import Final, NoReturn
 
 KEY_BYTES: Final = 32
 """Bytes of the key of one direction."""
@@ -32,6 +32,7 @@ _HEADER_BYTES: Final = _HEADER.size
 _header: Final = _HEADER.pack
 _parted: Final = _HEADER.unpack_from
 _numbered: Final = struct.Struct(">QI").pack
+_is_equal: Final = hmac.compare_digest
 
 
 class SealBroken(Exception):
@@ -88,13 +89,13 @@ class Opener(_Direction):
         if length != len(data) - _HEADER_BYTES or length > RECORD_BYTES_MAX:
             return self._open_parts(data)
         content = data[_HEADER_BYTES:]
-        self._check(content, mac)
+        if not _is_equal(mac, self._next_mac(content)):
+            self._refuse()
         return (content,)
 
-    def _check(self, content: bytes, mac: bytes) -> None:
-        """Let the next record in if it is proven. Raises SealBroken."""
-        if not hmac.compare_digest(mac, self._next_mac(content)):
-            raise SealBroken(f"record {self._count - 1} has a wrong MAC")
+    def _refuse(self) -> NoReturn:
+        """Let the record not in that is not proven."""
+        raise SealBroken(f"record {self._count - 1} has a wrong MAC")
 
     def _open_parts(self, data: bytes) -> Iterator[bytes]:
         """Yield what is whole, and keep the rest for later."""
@@ -109,6 +110,7 @@ class Opener(_Direction):
                 break
             end = start + length
             content = waiting[start:end]
-            self._check(content, mac)
+            if not _is_equal(mac, self._next_mac(content)):
+                self._refuse()
             yield content
         self._waiting = waiting[end:]

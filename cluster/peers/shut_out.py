@@ -29,31 +29,32 @@ class ShutOut:
 
     def __init__(self, voters: Callable[[], Collection[str]]) -> None:
         self._voters = voters
-        self._words: dict[tuple[str, str], Objection] = {}
+        self.words: dict[tuple[str, str], Objection] = {}
+        """What was said, by peer and address. To be read only; while it is empty, there is no reason."""
 
     def said(self, peer_id: str, address: str, objection: Objection) -> None:
         """Take why a peer at this address does not let this process in; empty: the peer dialed this node."""
         if objection.kind not in _KINDS or peer_id not in self._voters():
             return
         word = (peer_id, address)
-        if word not in self._words:
+        if word not in self.words:
             logger.critical("event=shut-out peer=%s reason=%r", peer_id, objection.reason)
-        self._words.pop(word, None)
-        self._words[word] = objection
-        if len(self._words) > WORDS_COUNT_MAX:
-            del self._words[next(iter(self._words))]
+        self.words.pop(word, None)
+        self.words[word] = objection
+        if len(self.words) > WORDS_COUNT_MAX:
+            del self.words[next(iter(self.words))]
 
     def let_in(self, peer_id: str, address: str, run_id: str) -> None:
         """Record that a peer at this address, or the process with this run id, lets this one in."""
-        for word, objection in tuple(self._words.items()):
+        for word, objection in tuple(self.words.items()):
             if word[0] == peer_id and (word[1] == address or objection.run_id == run_id != ""):
-                del self._words[word]
+                del self.words[word]
                 logger.warning("event=let-in-again peer=%s", peer_id)
 
     @property
     def reason(self) -> str:
         """Why this process does not take part, empty if it may."""
-        for (peer_id, _), objection in self._words.items():
+        for (peer_id, _), objection in self.words.items():
             if peer_id in self._voters():
                 return f"{peer_id} says: {objection.reason}"
         return ""

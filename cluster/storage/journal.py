@@ -150,7 +150,8 @@ class Journal:
 
     def add(self, command: bytes, idx: int, term: int) -> None:
         """Append one entry; durable after the next sync. The first on an empty log may have any index."""
-        self._check_usable()
+        if not self._is_sound or self._is_closed:
+            self._refuse()
         assert not self.entries or idx == self.entries[-1][1] + 1, (idx, self.entries[-1][1])
         self._is_sound = False
         self.is_dirty = self.wants_sync = True
@@ -283,7 +284,8 @@ class Journal:
         Nothing needs to be on this disk for that: a majority has it, in which a leader counts its own copy
         only up to `synced_index`.
         """
-        self._check_usable()
+        if not self._is_sound or self._is_closed:
+            self._refuse()
         self._commit_index = index
 
     def hear(self, disk_id: str, term: int, index: int) -> None:
@@ -341,7 +343,8 @@ class Journal:
         `run` it, anywhere, and then hand it to `end_sync`. Until then no other is begun, and nothing of it
         counts as being on disk.
         """
-        self._check_usable()
+        if not self._is_sound or self._is_closed:
+            self._refuse()
         assert self._present is None, "two syncs at once"
         if not self.wants_sync:
             return None
@@ -356,7 +359,7 @@ class Journal:
             self._disk,
             self._take_block() if self._is_hard_state_dirty or self._records else None,
             self._commit_index,
-            self._take_heard(),
+            self._take_heard() if self._heard_anew else (),
         )
         self._present_index = self.last_index
         self._is_tidy_due = self.wants_sync = False
@@ -369,7 +372,8 @@ class Journal:
             self._records.append(hard_state_record(self._term, self._voted_for))
         if self._commit_index != self._disk.commit_index:
             self._records.append(index_record(RecordType.COMMIT, self._commit_index))
-        self._records += self._take_heard()
+        if self._heard_anew:
+            self._records += self._take_heard()
         block = SyncBlock(
             records=self._records,
             term=self._term,
@@ -429,10 +433,14 @@ class Journal:
             self._disk.close()
 
     def _check_usable(self) -> None:
-        if not self._is_sound:
-            message = f"{self._directory}: the journal stopped when a change of it failed: {self._failure!r}"
-            raise JournalError(message) from self._failure
-        assert not self._is_closed, "the journal is closed"
+        if not self._is_sound or self._is_closed:
+            self._refuse()
+
+    def _refuse(self) -> NoReturn:
+        """Raise why nothing can be changed any more."""
+        assert not self._is_sound, "the journal is closed"
+        message = f"{self._directory}: the journal stopped when a change of it failed: {self._failure!r}"
+        raise JournalError(message) from self._failure
 
     def _on_disk(self, operation: Callable[[], None]) -> None:
         """Do `operation`; whatever ends it half-way makes the journal unusable for good."""

@@ -3,19 +3,26 @@
 A healthy disk takes less than a millisecond. The loop waits that long for the thread, because to go on and
 come back costs more than it saves (docs/decisions/0015). A disk that takes longer is waited for by the thread
 alone: heartbeats, elections, HTTP and health checks go on, and what was promised waits.
+
+The two call each other by pipes: who writes into one, or waits for it, does so without the lock of the
+interpreter, which the other one wants when it wakes. With locks each call took more switches between the two.
 """
 
 import logging
+import os
+import select
 import threading
 import time
+from collections import deque
 from collections.abc import Callable
-from queue import SimpleQueue
 from typing import Final, Protocol
 
 from cluster.storage.journal import Sync
 
 PATIENCE_S: Final = 0.002
 """The time, in seconds, for which the loop waits for a sync before it goes on without it."""
+
+_CALL: Final = b"!"
 
 logger = logging.getLogger(__name__)
 
@@ -69,8 +76,8 @@ class SyncThread:
     ) -> None:
         """`call_soon_threadsafe` is the event loop's; `patience_s` is how long `start` waits for an end."""
         self._call_soon_threadsafe = call_soon_threadsafe
-        self._patience_s = patience_s
-        self._orders: SimpleQueue[_Order | None] = SimpleQueue()
+        self._patience_ms = patience_s * 1000
+        self._orders: deque[_Order | None] = deque()
         self._thread: threading.Thread | None = None
 
     def start(self, sync: Sync, ended: Callable[[], None]) -> None:
@@ -78,28 +85,40 @@ class SyncThread:
         order = _Order(sync, ended)
         sync.wait_for = order.join
         if self._thread is None:
-            self._thread = threading.Thread(target=self._work, name="sync", daemon=True)
-            self._thread.start()
-        self._orders.put(order)
-        is_run = order.is_run.acquire(timeout=self._patience_s)
-        if is_run:
-            order.is_run.release()
-        else:
+            self._begin()
+        self._call(order)
+        if not self._ends.poll(self._patience_ms):
             with order.guard:
                 order.is_waited_for_elsewhere = not order.is_done
         if not order.is_waited_for_elsewhere:
+            os.read(self._end_calls[0], 1)
             ended()
 
     def close(self) -> None:
         """Wait for what is under way, and end the thread. Idempotent."""
         thread, self._thread = self._thread, None
         if thread is not None:
-            self._orders.put(None)
+            self._call(None)
             thread.join()
+            for fd in (*self._order_calls, *self._end_calls):
+                os.close(fd)
+
+    def _begin(self) -> None:
+        """Begin the thread. Raises OSError."""
+        self._order_calls, self._end_calls = os.pipe(), os.pipe()
+        self._ends = select.poll()
+        self._ends.register(self._end_calls[0], select.POLLIN)
+        self._thread = threading.Thread(target=self._work, name="sync", daemon=True)
+        self._thread.start()
+
+    def _call(self, order: _Order | None) -> None:
+        """Give the thread an order; None: to end."""
+        self._orders.append(order)
+        os.write(self._order_calls[1], _CALL)
 
     def _work(self) -> None:
         """Run one order after the other."""
-        while (order := self._orders.get()) is not None:
+        while os.read(self._order_calls[0], 1) and (order := self._orders.popleft()) is not None:
             began_s = time.perf_counter()
             order.sync.run()
             order.sync.took_s = time.perf_counter() - began_s
@@ -109,6 +128,8 @@ class SyncThread:
             order.is_run.release()
             if is_waited_for_elsewhere:
                 self._tell(order)
+            else:
+                os.write(self._end_calls[1], _CALL)
 
     def _tell(self, order: _Order) -> None:
         """Let the loop hear of an end that it did not wait for."""

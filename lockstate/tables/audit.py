@@ -8,6 +8,9 @@ are linked by later entries, and until then have a number alone. If more happens
 before it was linked, the chain begins anew behind it: its successor cannot tell of it any more. Which records
 that are follows from the log alone, so the hashes are the same on every node, and after every restart.
 
+When the hash of a linked record is made follows from nothing: it is made when somebody reads it, when the
+host has time (`catch_up`), or at the latest when `BEHIND_MAX` of them wait. Nobody can tell the difference.
+
 What operators do to others is kept longer, with its links (`KeptActs`): there is little of it, and whoever
 can make many grants must not be able to push it out.
 """
@@ -26,6 +29,9 @@ from lockstate.words.results import OF_OPERATORS, Event, EventKind
 
 LINKS_MAX: Final = 8
 """Records that one entry links: of a few commands it links all, of hundreds of them a small part."""
+
+BEHIND_MAX: Final = 32
+"""Hashes of linked records that may wait to be made: a few hundred microseconds of work."""
 
 _canonical = msgspec.json.Encoder(order="sorted")
 
@@ -101,7 +107,10 @@ class Audit:
 
     def __init__(self) -> None:
         self.events: deque[Event] = deque(maxlen=limits.AUDIT_COUNT_MAX)
+        self.linked_count = 0
+        """How many of them are linked."""
         self._hashes: deque[str] = deque()
+        """Those of the linked ones, but for the last few, which `catch_up` makes."""
         self._forgotten = 0
         self._chain = 1
         self._previous = ""
@@ -115,6 +124,7 @@ class Audit:
         """Add what an entry made happen."""
         over = len(self.events) + len(events) - limits.AUDIT_COUNT_MAX
         if over > 0:
+            self.catch_up()
             self._keep_acts(over, events)
         self.events.extend(events)
         if over > 0:
@@ -122,8 +132,10 @@ class Audit:
 
     def link(self) -> None:
         """Link what an entry links: some of the records that are not linked yet. Called after each entry."""
-        if len(self._hashes) < len(self.events):
-            self._link_more(LINKS_MAX)
+        if self.linked_count < len(self.events):
+            self.linked_count = min(self.linked_count + LINKS_MAX, len(self.events))
+            if self.linked_count - len(self._hashes) > BEHIND_MAX:
+                self.catch_up()
 
     def records(self, is_wanted: Callable[[Event], bool], behind: int | None = None) -> Iterator[Linked]:
         """Yield the records of some events, the newest first.
@@ -145,7 +157,7 @@ class Audit:
 
     def base(self) -> list[Base]:
         """Return what a snapshot has to have."""
-        return [Base(self._forgotten, self._chain, self._previous, len(self._hashes))]
+        return [Base(self._forgotten, self._chain, self._previous, self.linked_count)]
 
     def load_base(self, rows: Sequence[Base]) -> None:
         """Begin as a snapshot does; its events follow."""
@@ -156,7 +168,8 @@ class Audit:
     def load(self, events: Sequence[Event]) -> None:
         """Add events of a snapshot, linked as they were."""
         self.events.extend(events)
-        self._link_more(max(min(self._to_link, len(self.events)) - len(self._hashes), 0))
+        self.linked_count = max(min(self._to_link, len(self.events)), self.linked_count)
+        self.catch_up()
 
     def _keep_acts(self, gone: int, more: Sequence[Event]) -> None:
         """Keep what operators did of the oldest events, which are about to go as `more` come."""
@@ -167,30 +180,34 @@ class Audit:
     def _forget(self, gone: int) -> None:
         """Follow the events, of which the oldest have gone."""
         self._forgotten += gone
-        if gone > len(self._hashes):
+        if gone > self.linked_count:
             self._hashes.clear()
+            self.linked_count = 0
             self._chain, self._previous = self._forgotten + 1, ""
             return
         for _ in range(gone):
             self._previous = self._hashes.popleft()
+        self.linked_count -= gone
 
-    def _link_more(self, most: int) -> None:
-        """Link up to `most` records more.
+    def catch_up(self) -> None:
+        """Make the hashes that wait.
 
-        They are at the end, or nearly so, where a deque finds them by their places at once: to go there from
+        Their records are at the end, or nearly so, where a deque finds them by their places at once: to go there from
         its beginning would take a hundred microseconds, for each entry.
         """
         first = len(self._hashes)
         previous = self._hashes[-1] if first else self._previous
-        for place in range(first, min(first + most, len(self.events))):
+        for place in range(first, self.linked_count):
             previous = _hash(self.events[place], self._forgotten + place + 1, self._chain, previous)
             self._hashes.append(previous)
 
     def _link(self, place: int) -> AuditLink:
         """Return the link of a record."""
         number = self._forgotten + place + 1
-        if place >= len(self._hashes):
+        if place >= self.linked_count:
             return AuditLink(number)
+        if place >= len(self._hashes):
+            self.catch_up()
         previous = self._hashes[place - 1] if place else self._previous
         return AuditLink(number, self._chain, previous, self._hashes[place])
 

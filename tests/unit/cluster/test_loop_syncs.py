@@ -7,7 +7,7 @@ from typing import Any, cast
 
 from cluster.consensus.messages import Message, Vote
 from cluster.consensus.ready import Ready
-from cluster.consensus.replica import Replica
+from cluster.consensus.replica import Replica, Role
 from cluster.loop import Loop, LoopWork
 from cluster.peers.link import FrameKind
 from cluster.peers.links import PeerLinks
@@ -38,6 +38,7 @@ class _Node:
         self.told: list[object] = []
         self.readies: deque[Ready] = deque()
         self.engine = self
+        self.role = Role(None, 0, is_leader=False, is_candidate=False)
         self.wants_sync = self.has_work = False
         self.under_way: deque[tuple[_Sync, Callable[[], None]]] = deque()
         self.ticks = 0

@@ -91,10 +91,50 @@ def test_later_entries_link_what_one_left() -> None:
     assert check.uncovered_count == 0
 
 
-def test_a_read_makes_no_hash(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_hashes_wait_until_somebody_reads(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A few at most; with those that waited the records are the same as if none had."""
+    monkeypatch.setattr(audit, "BEHIND_MAX", 20)
+    made: list[bytes] = []
+
+    def sha256(data: bytes) -> Any:
+        made.append(data)
+        return hashlib.sha256(data)
+
+    monkeypatch.setattr(audit, "sha256", sha256)
+    driver, prompt = MachineDriver(), MachineDriver()
+    for number in range(30):
+        for each in (driver, prompt):
+            each.granted(str(number))
+            if each is prompt:
+                each.machine.state.audit.catch_up()
+    assert len(made) == 30 + 21, "when 21 wait, all are made"
+    rows = _rows(driver.machine)
+    assert len(made) == 60
+    assert rows == _rows(prompt.machine)
+    assert _wrong(rows) == []
+    assert all("hash" in row for row in rows)
+
+
+def test_a_record_that_goes_before_it_was_read_leaves_its_hash(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The oldest that is kept tells of it, as if its hash had been made at once."""
+    monkeypatch.setattr(limits, "AUDIT_COUNT_MAX", 10)
+    driver, prompt = MachineDriver(), MachineDriver()
+    for number in range(15):
+        for each in (driver, prompt):
+            each.granted(str(number))
+            if each is prompt:
+                each.machine.state.audit.catch_up()
+    rows = _rows(driver.machine)
+    assert rows == _rows(prompt.machine)
+    assert rows[0]["previous"]
+    assert snapshot.encode(driver.machine.state) == snapshot.encode(prompt.machine.state)
+
+
+def test_a_read_makes_no_hash_of_what_is_not_linked(monkeypatch: pytest.MonkeyPatch) -> None:
     """However many records are not linked yet: who reads does not pay for them."""
     driver = MachineDriver()
     driver.granted(locks=wanted(*[str(number) for number in range(40)]))
+    driver.machine.state.audit.catch_up()
     monkeypatch.setattr(audit, "sha256", lambda _: pytest.fail("a hash was made"))
     assert len(_rows(driver.machine)) == len(_rows(driver.machine, behind=None)) == 40
     assert driver.machine.audit_records(limit=1)[0][1] == audit.AuditLink(40)

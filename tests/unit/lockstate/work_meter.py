@@ -36,8 +36,9 @@ class Meter:
         """
         entry = self._entry(commands)
         audit = self.machine.state.audit
-        while len(audit._hashes) < len(audit.events):
+        while audit.linked_count < len(audit.events):
             audit.link()
+        audit.catch_up()
         counts: Counter[str] = Counter()
 
         def trace(_frame: FrameType, event: str, _arg: Any) -> Any:

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from cluster.commands.batcher import Batcher
-from cluster.commands.rules import RulesAdvance, apply_entry, decode_entry, decode_state
+from cluster.commands.rules import RulesAdvance, apply_entry, decode_state
 from cluster.errors import NodeFailed
 from lockstate.machine import LockMachine
 from lockstate.stored import snapshot
@@ -38,7 +38,7 @@ class Advance:
         assert has_proposed == (data is not None)
         if data is None:
             return 0
-        advance = decode_entry(data, self.active).advance
+        advance = codec.decode_entry(data, self.active).advance
         assert advance is not None
         return advance.to
 
@@ -82,9 +82,11 @@ def test_one_member_that_does_not_know_them_holds_the_rules_back(known: int) -> 
 
 def test_an_entry_of_another_release_stops_the_node() -> None:
     """The node says what to do, and has applied nothing."""
+    machine = LockMachine()
     for data in ([2, 0, []], [1, [0, {1: 3}], []]):
         with pytest.raises(NodeFailed, match="upgrade this node"):
-            decode_entry(msgspec.msgpack.encode(data), 1)
+            apply_entry(machine, msgspec.msgpack.encode(data))
+    assert machine.revision == 0
 
 
 def test_an_entry_that_moves_the_rules_is_told(caplog: pytest.LogCaptureFixture) -> None:

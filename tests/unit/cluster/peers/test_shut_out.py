@@ -71,4 +71,4 @@ def test_words_are_bounded() -> None:
     shut_out = ShutOut(lambda: VOTERS)
     for port in range(2 * WORDS_COUNT_MAX):
         shut_out.said("n2", f"h:{port}", DUPLICATE)
-    assert len(shut_out._words) == WORDS_COUNT_MAX
+    assert len(shut_out.words) == WORDS_COUNT_MAX
