@@ -283,8 +283,10 @@ class Loop:
         assert sync is not None, "the end of a sync that was not begun"
         promises, self._present_promises = self._present_promises, []
         self._journal.end_sync(sync)
-        # It is on disk.
-        self._send_all(promises)
+        if promises:
+            # They are on disk, and somebody waits for them: they travel before this node does anything else.
+            self._send_all(promises)
+            self._links.flush()
         self._on_sync(sync.took_s)
         if self._replica.engine.has_work:
             self.request_tick()

@@ -221,7 +221,7 @@ async def test_everything_happens_in_the_order_of_the_fields() -> None:
     ]
     assert node.log == at_once
     await quiet()
-    assert node.log == [*at_once, "sync", ("send", "n2", VOTE), "tick", "ticked"]
+    assert node.log == [*at_once, "sync", ("send", "n2", VOTE), "flush", "tick", "ticked"]
 
 
 async def test_an_empty_value_leads_to_nothing() -> None:
@@ -369,7 +369,8 @@ async def test_promises_of_many_messages_share_a_sync() -> None:
     for _ in range(3):
         node.loop.receive("n2", HEARTBEAT)
     await quiet()
-    assert node.log[3:] == ["sync", ("send", "n2", VOTE), ("send", "n3", VOTE), ("send", "n2", HEARTBEAT)]
+    told = [("send", "n2", VOTE), ("send", "n3", VOTE), ("send", "n2", HEARTBEAT)]
+    assert node.log[3:] == ["sync", *told, "flush"]
     assert len(node.sync_times) == 1
     assert node.sync_times[0] >= 0
 
@@ -381,7 +382,7 @@ async def test_a_promise_leaves_once() -> None:
     await quiet()
     node.loop.request_sync()
     await quiet()
-    assert node.log[-3:] == ["sync", ("send", "n2", VOTE), "sync"]
+    assert node.log[-4:] == ["sync", ("send", "n2", VOTE), "flush", "sync"]
 
 
 async def test_promises_of_a_broken_connection_are_dropped() -> None:
@@ -391,7 +392,7 @@ async def test_promises_of_a_broken_connection_are_dropped() -> None:
     node.loop.peer_down("n2")
     node.loop.peer_up("n2")
     await quiet()
-    assert node.log[1:] == [("down", "n2"), ("up", "n2"), "sync", ("send", "n3", VOTE)]
+    assert node.log[1:] == [("down", "n2"), ("up", "n2"), "sync", ("send", "n3", VOTE), "flush"]
 
 
 async def test_a_replaced_connection_is_told_as_that() -> None:
