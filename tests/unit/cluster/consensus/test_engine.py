@@ -223,6 +223,7 @@ def test_news_of_a_commit_wait_for_the_next_entry(leader: Site) -> None:
         sent.append(len(engine.take_sent()))
     assert sent == [0, 2]
 
+
 @pytest.mark.parametrize("comes", [True, False])
 def test_a_heartbeat_that_is_due_is_in_the_entry_behind_the_tick(leader: Site, *, comes: bool) -> None:
     """One message for each peer; if no entry comes after all, the heartbeat does."""

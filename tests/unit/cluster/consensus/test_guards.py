@@ -197,8 +197,10 @@ def test_commands_right_behind_the_log_only_add() -> None:
         replace(NEXT, commit_index=9),
         replace(NEXT, entries=[(b"command", 7, 9), (MEMBERS_MARK + b"list", 8, 9)]),
     ],
-    ids=["heartbeat", "no place", "here in part", "gap", "other term before", "newer term", "older term"]
-    + ["other history", "unknown history", "commits more", "member list"],
+    ids=[
+        *("heartbeat", "no place", "here in part", "gap", "other term before", "newer term", "older term"),
+        *("other history", "unknown history", "commits more", "member list"),
+    ],
 )
 def test_all_else_does_more_than_add(message: AppendEntries) -> None:
     """It is looked at from all sides."""
