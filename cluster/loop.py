@@ -21,7 +21,6 @@ from cluster.consensus.messages import Message
 from cluster.consensus.ready import Ready
 from cluster.consensus.replica import Replica
 from cluster.errors import IdentityRefused, NodeFailed, PeerFault, advice_on, is_explained
-from cluster.peers.link import FrameKind
 from cluster.peers.links import PeerLinks
 from cluster.storage.journal import Journal, Sync
 from cluster.storage.sync_runner import SyncRunner
@@ -217,10 +216,7 @@ class Loop:
         if ready.is_role_changed:
             work.role_changed()
         if ready.messages:
-            self._send_all(ready.messages)
-            if ready.needs_sync or ready.committed:
-                # On its way before what takes time.
-                self._links.flush()
+            self._links.send_now(ready.messages)
         for index, entry in ready.committed:
             work.apply(index, entry)
         if ready.are_members_changed:
@@ -234,11 +230,6 @@ class Loop:
             self.request_sync()
         if ready.wants_tick:
             self.request_tick()
-
-    def _send_all(self, messages: list[tuple[str, Message]]) -> None:
-        """Send Raft messages; they may get lost."""
-        for peer_id, message in messages:
-            self._links.send(peer_id, FrameKind.RAFT, message)
 
     def _tick(self) -> None:
         self._tick_is_due = False
@@ -271,7 +262,7 @@ class Loop:
         promises, self._promises = self._promises, []
         sync = self._journal.begin_sync()
         if sync is None:
-            self._send_all(promises)
+            self._links.send_now(promises)
             return
         self._present_sync, self._present_promises = sync, promises
         self._on_sync_begun(self._loop.time())
@@ -283,8 +274,9 @@ class Loop:
         assert sync is not None, "the end of a sync that was not begun"
         promises, self._present_promises = self._present_promises, []
         self._journal.end_sync(sync)
-        # It is on disk.
-        self._send_all(promises)
+        if promises:
+            # They are on disk, and somebody waits for them: they travel before this node does anything else.
+            self._links.send_now(promises)
         self._on_sync(sync.took_s)
         if self._replica.engine.has_work:
             self.request_tick()

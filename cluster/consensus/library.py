@@ -405,7 +405,10 @@ class Library(syncobj.SyncObj):  # type: ignore[misc]
         return owner.has_proposal and in_flight < owner.in_flight_max
 
     def _hand_out(self) -> bool:
-        """Collect what is committed; tell whether there is anything. What changes the members is news for all."""
+        """Collect what is committed; tell whether there is anything.
+
+        What changes the members is news for all.
+        """
         owner, journal = self._owner, self._journal
         applied, commit_index = self._SyncObj__raftLastApplied, self._SyncObj__raftCommitIndex
         if commit_index <= applied:

@@ -264,12 +264,12 @@ class Link(asyncio.Protocol):
 
     # -- sending --------------------------------------------------------------------------------------------
 
-    def send(self, kind: FrameKind, body: Any) -> None:
-        """Send a frame with what else is written during this run of the loop."""
+    def send(self, kind: FrameKind, body: Any, *, is_flush_next: bool = False) -> None:
+        """Send a frame with what else is written during this run of the loop, or until the caller flushes."""
         if self._transport is None:
             return
         frame = _encode((kind, GROUP, body))
-        if not self._outgoing:
+        if not self._outgoing and not is_flush_next:
             self._loop.call_soon(self.flush)
         self._outgoing += (_length(len(frame)), frame)
         self._outgoing_bytes += len(frame)

@@ -12,7 +12,7 @@ import itertools
 import logging
 import random
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any, Final
 
@@ -20,6 +20,7 @@ import msgspec
 
 from cluster.config import Address
 from cluster.config_secrets import Secrets
+from cluster.consensus.messages import Message
 from cluster.errors import AddressInUse, StartupError
 from cluster.peers import objections
 from cluster.peers.absences import Absences
@@ -256,8 +257,15 @@ class PeerLinks:
             if link.backlog_bytes <= PUBLISHED_BACKLOG_BYTES_MAX:
                 link.send(FrameKind.PUBLISHED, published)
 
-    def flush(self) -> None:
-        """Hand everything to the network now, ahead of a sync that will stop the loop for a moment."""
+    def send_now(self, messages: Iterable[tuple[str, Message]]) -> None:
+        """Send Raft messages to those who are connected, and hand the network whatever waits for anybody.
+
+        What this node does next may take a while: it syncs, or applies entries.
+        """
+        for peer_id, message in messages:
+            link = self._open.get(peer_id)
+            if link is not None:
+                link.send(FrameKind.RAFT, message, is_flush_next=True)
         for link in self._open.values():
             link.flush()
 

@@ -32,7 +32,6 @@ _HEADER_BYTES: Final = _HEADER.size
 _header: Final = _HEADER.pack
 _parted: Final = _HEADER.unpack_from
 _numbered: Final = struct.Struct(">QI").pack
-_is_equal: Final = hmac.compare_digest
 
 
 class SealBroken(Exception):
@@ -89,7 +88,7 @@ class Opener(_Direction):
         if length != len(data) - _HEADER_BYTES or length > RECORD_BYTES_MAX:
             return self._open_parts(data)
         content = data[_HEADER_BYTES:]
-        if not _is_equal(mac, self._next_mac(content)):
+        if not hmac.compare_digest(mac, self._next_mac(content)):
             self._refuse()
         return (content,)
 
@@ -110,7 +109,7 @@ class Opener(_Direction):
                 break
             end = start + length
             content = waiting[start:end]
-            if not _is_equal(mac, self._next_mac(content)):
+            if not hmac.compare_digest(mac, self._next_mac(content)):
                 self._refuse()
             yield content
         self._waiting = waiting[end:]

@@ -192,8 +192,8 @@ class Audit:
     def catch_up(self) -> None:
         """Make the hashes that wait.
 
-        Their records are at the end, or nearly so, where a deque finds them by their places at once: to go there from
-        its beginning would take a hundred microseconds, for each entry.
+        Their records are at the end, or nearly so, where a deque finds them by their places at once: to go
+        there from its beginning would take a hundred microseconds, for each entry.
         """
         first = len(self._hashes)
         previous = self._hashes[-1] if first else self._previous

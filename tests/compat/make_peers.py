@@ -35,12 +35,12 @@ async def frames() -> dict[str, str]:
     seen: dict[str, str] = {}
     send = Link.send
 
-    def note(self: Link, kind: FrameKind, body: Any) -> None:
+    def note(self: Link, kind: FrameKind, body: Any, **how: bool) -> None:
         has_entries = isinstance(body, AppendEntries) and isinstance(body.entries, list) and body.entries
         said = msgspec.to_builtins(body, builtin_types=(bytes, msgspec.Raw)) if kind is FrameKind.RAFT else {}
         name = f"RAFT {said['type']}" + " with entries" * bool(has_entries) if said else kind.name
         seen[name] = msgspec.msgpack.encode((int(kind), 0, body)).hex()
-        send(self, kind, body)
+        send(self, kind, body, **how)
 
     Link.send = note  # type: ignore[method-assign]
     work = Path(tempfile.mkdtemp())

@@ -21,6 +21,7 @@ from cluster.commands.encoded_command import encode
 from cluster.commands.outbox import Answer, Pending
 from cluster.config import Address, NodeConfig
 from cluster.consensus.library_words import EngineJournal
+from cluster.consensus.messages import Message
 from cluster.peers.channels import Published
 from cluster.peers.link import FrameKind
 from cluster.peers.links import PeerLinks
@@ -79,8 +80,10 @@ class Links:
         """Return much if there is a connection: ours take everything."""
         return 1 << 30 if self.is_up(peer_id) else 0
 
-    def flush(self) -> None:
-        """Do nothing: what is sent is on its way."""
+    def send_now(self, messages: list[tuple[str, Message]]) -> None:
+        """Send Raft messages: what is sent is on its way."""
+        for peer_id, message in messages:
+            self.send(peer_id, FrameKind.RAFT, message)
 
     def ping(self) -> None:
         """Tell everybody how the node is. It does not happen by itself, as it does once a second in truth."""

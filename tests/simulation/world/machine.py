@@ -109,6 +109,14 @@ class WatchedParts(Parts):
                 facts.stored(node_id, self, sync.block.term, sync.block.voted_for)
 
         journal.end_sync = watched_end  # type: ignore[method-assign]
+        send_now = self.links.send_now
+
+        def watched_send(messages: list[tuple[str, Message]]) -> None:
+            for peer_id, message in messages:
+                facts.sent(node_id, self, peer_id, message)
+            send_now(messages)
+
+        self.links.send_now = watched_send  # type: ignore[method-assign]
         _tell_moments(journal)
         self.peering.rules_newest = facts.rules_known(node_id)
         facts.made(node_id, self)
@@ -136,18 +144,13 @@ def _then(work: Callable[..., None], tell: Callable[..., None]) -> Callable[...,
 
 
 class WatchedLoop(Loop):
-    """The loop of a node, which tells which messages come and go."""
+    """The loop of a node, which tells which messages come."""
 
     parts: Parts
 
     def __init__(self, *args: Any, facts: Facts, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self._facts = facts
-
-    def send(self, peer_id: str, message: Message) -> None:
-        """Tell, and send."""
-        self._facts.sent(self.parts.node_id, self.parts, peer_id, message)
-        super().send(peer_id, message)
 
     def receive(self, peer_id: str, message: Message) -> None:
         """Tell, and take it."""

@@ -9,7 +9,7 @@ from typing import cast
 from cluster.assembly import Parts
 from cluster.config import Address, load
 from cluster.consensus.library_words import EngineJournal
-from cluster.consensus.messages import AppendEntries
+from cluster.consensus.messages import AppendEntries, Message
 from cluster.peers.channels import Published
 from cluster.peers.link import FrameKind
 from cluster.peers.links import PeerLinks
@@ -40,8 +40,10 @@ class Links:
             self.sent.append((peer_id, kind, body))
         return peer_id in self.connected
 
-    def flush(self) -> None:
-        """Do nothing: what was written down is sent."""
+    def send_now(self, messages: list[tuple[str, Message]]) -> None:
+        """Write Raft messages down."""
+        for peer_id, message in messages:
+            self.send(peer_id, FrameKind.RAFT, message)
 
     def ping(self) -> None:
         """Count."""

@@ -13,7 +13,6 @@ from cluster.consensus.ready import Ready, SnapshotDue
 from cluster.consensus.replica import Replica, Role
 from cluster.errors import IdentityRefused, LogDiverged, NodeFailed, PeerContradicts
 from cluster.loop import Loop, LoopWork
-from cluster.peers.link import FrameKind
 from cluster.peers.links import PeerLinks
 from cluster.storage.journal import Journal
 from cluster.storage.sync_runner import InPlace
@@ -122,13 +121,9 @@ class _Node:
         if sync.error is not None:
             raise sync.error
 
-    def send(self, peer_id: str, kind: FrameKind, body: object) -> bool:
-        assert kind is FrameKind.RAFT
-        self._note("send", peer_id, body)
-        return True
-
-    def flush(self) -> None:
-        self._note("flush")
+    def send_now(self, messages: list[tuple[str, Message]]) -> None:
+        for peer_id, message in messages:
+            self._note("send", peer_id, message)
 
     def ping(self) -> None:
         """Tell nobody."""
@@ -213,7 +208,6 @@ async def test_everything_happens_in_the_order_of_the_fields() -> None:
         "role",
         ("send", "n2", HEARTBEAT),
         ("send", "n3", HEARTBEAT),
-        "flush",
         ("apply", 4, b"four"),
         ("apply", 5, b"five"),
         "members",
@@ -266,11 +260,9 @@ async def test_an_entry_is_stamped_by_the_state_behind_the_tick() -> None:
         "tick with an entry",
         "role",
         ("send", "n2", HEARTBEAT),
-        "flush",
         ("apply", 4, b"four"),
         ("propose", [b"five"]),
         ("send", "n3", NewerTerm(term=1)),
-        "flush",
         "ticked",
         "sync",
     ]
@@ -286,22 +278,6 @@ async def test_without_an_entry_nothing_is_proposed() -> None:
     node.loop.request_tick()
     await quiet()
     assert node.log[2:] == ["tick", ("propose", []), "ticked"]
-
-
-@pytest.mark.parametrize(
-    ("ready", "is_flushed"),
-    [
-        (Ready(messages=[("n2", HEARTBEAT)], needs_sync=True), True),
-        (Ready(messages=[("n2", HEARTBEAT)], committed=[(4, b"four")]), True),
-        (Ready(messages=[("n2", HEARTBEAT)]), False),
-        (Ready(promises=[("n2", VOTE)], needs_sync=True), False),
-    ],
-)
-async def test_messages_travel_while_this_node_works(ready: Ready, *, is_flushed: bool) -> None:
-    """What was sent leaves before a sync or an apply; if neither comes, the links send it in time."""
-    node = _Node(ready)
-    node.loop.receive("n2", HEARTBEAT)
-    assert ("flush" in node.log) == is_flushed
 
 
 # -- exceptions that are no `Exception` ---------------------------------------------------------------------
@@ -369,7 +345,8 @@ async def test_promises_of_many_messages_share_a_sync() -> None:
     for _ in range(3):
         node.loop.receive("n2", HEARTBEAT)
     await quiet()
-    assert node.log[3:] == ["sync", ("send", "n2", VOTE), ("send", "n3", VOTE), ("send", "n2", HEARTBEAT)]
+    told = [("send", "n2", VOTE), ("send", "n3", VOTE), ("send", "n2", HEARTBEAT)]
+    assert node.log[3:] == ["sync", *told]
     assert len(node.sync_times) == 1
     assert node.sync_times[0] >= 0
 
@@ -435,7 +412,6 @@ async def test_a_failed_sync_lets_no_promise_out() -> None:
         "restore",
         "role",
         "send",
-        "flush",
         "apply",
         "members",
         "snapshot",

@@ -9,7 +9,6 @@ from cluster.consensus.messages import Message, Vote
 from cluster.consensus.ready import Ready
 from cluster.consensus.replica import Replica, Role
 from cluster.loop import Loop, LoopWork
-from cluster.peers.link import FrameKind
 from cluster.peers.links import PeerLinks
 from cluster.storage.journal import Journal, Sync
 
@@ -96,12 +95,8 @@ class _Node:
     def close(self) -> None:
         """Nothing is to be closed."""
 
-    def send(self, peer_id: str, _kind: FrameKind, _body: object) -> bool:
-        self.told.append(peer_id)
-        return True
-
-    def flush(self) -> None:
-        """Nothing is buffered."""
+    def send_now(self, messages: list[tuple[str, Message]]) -> None:
+        self.told += [peer_id for peer_id, _ in messages]
 
     def has_entry(self) -> bool:
         return False

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 
 import pytest
+from msgspec.structs import replace
 
 from cluster.consensus.admission import Gate, TwoLeadersError
 from cluster.consensus.guards import Admission
@@ -153,6 +154,23 @@ def test_a_commit_notice_is_answered_until_the_leader_knows(follower: Site) -> N
     assert gate.admit("n1", notice).reply is None
     gate.forget("n1")
     assert gate.admit("n1", notice).reply == answer
+
+
+def test_what_only_adds_is_known_as_that(follower: Site) -> None:
+    """Unless the log has a history that its leader does not tell, or another one."""
+    follower.follow()
+    gate, digest = gate_of(follower), follower.journal.digest_at(follower.journal.last_index)
+    assert digest is not None
+    entries = follower.append([1])
+    told = replace(entries, previous_digest=digest)
+    assert gate.admit("n1", entries) == Admission(entries)
+    assert gate.admit("n1", told) == Admission(told, only_adds=True)
+    gate._contradicted_by.add("n3")
+    assert gate.admit("n1", told) == Admission(told), "all is looked at while anybody contradicts"
+    gate._contradicted_by.clear()
+    other = gate.admit("n1", replace(told, previous_digest=digest + 1)).difference
+    assert other is not None
+    assert gate.admit("n1", told).difference == other, "its leader has parted from this node"
 
 
 def test_entries_and_heartbeats_are_always_answered(follower: Site) -> None:

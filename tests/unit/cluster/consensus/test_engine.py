@@ -224,6 +224,37 @@ def test_news_of_a_commit_wait_for_the_next_entry(leader: Site) -> None:
     assert sent == [0, 2]
 
 
+@pytest.mark.parametrize("comes", [True, False])
+def test_a_heartbeat_that_is_due_is_in_the_entry_behind_the_tick(leader: Site, *, comes: bool) -> None:
+    """One message for each peer; if no entry comes after all, the heartbeat does."""
+    replica, entries = leader.replica, [b"one"] if comes else []
+    replica.tick(has_entry=False)
+    leader.clock.now_s += 0.11
+    assert replica.tick(has_entry=True).messages == []
+    sent = replica.propose(iter(entries)).messages
+    assert kinds(sent) == [("n2", AppendEntries), ("n3", AppendEntries)]
+    assert len(entries_for("n2", sent)) == len(entries)
+    assert replica.tick(has_entry=False).messages == []
+
+
+def test_a_heartbeat_that_is_due_does_not_wait_for_what_is_applied(leader: Site) -> None:
+    """Between the tick and the entry behind it the host applies what the tick handed out."""
+    leader.propose(b"one")
+    leader.acknowledge("n2", "n3")
+    leader.clock.now_s += 0.11
+    ready = leader.replica.tick(has_entry=True)
+    assert ready.committed == [(3, b"one")]
+    assert kinds(ready.messages) == [("n2", AppendEntries), ("n3", AppendEntries)]
+
+
+def test_who_does_not_lead_sends_nothing_that_is_due(follower: Site) -> None:
+    """Also if it proposes nothing because it leads no more."""
+    follower.follow()
+    follower.clock.now_s += 0.11
+    follower.replica.engine.send_due()
+    assert follower.replica.engine.take_sent() == []
+
+
 def committed(leader: Site, *acknowledgements: tuple[str, bool]) -> None:
     """Commit an entry of the leader, acknowledged by peers that may wait for news or not."""
     engine = leader.replica.engine

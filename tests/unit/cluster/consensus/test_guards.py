@@ -14,6 +14,7 @@ from msgspec.structs import replace
 from cluster.consensus import guards
 from cluster.consensus.guards import Admission
 from cluster.consensus.library_words import to_library
+from cluster.consensus.log_digest import MEMBERS_MARK, Digest, LogDigests, difference
 from cluster.consensus.messages import (
     UNSET,
     Acknowledgement,
@@ -50,6 +51,12 @@ class Log:
         """The term at an index, None outside the log."""
         position = index - self.entries[0][1]
         return self.entries[position][2] if 0 <= position < len(self.entries) else None
+
+    def digest_at(self, index: int) -> Digest | None:
+        """The digest at an index, None outside the log."""
+        position = index - self.entries[0][1]
+        digests = LogDigests(self.entries).values
+        return digests[position] if 0 <= position < len(digests) else None
 
 
 def append(previous: int, previous_term: int, terms: list[int], commit: int, term: int = 9) -> AppendEntries:
@@ -163,6 +170,48 @@ def test_a_message_that_begins_before_the_log_is_understood() -> None:
     log = Log(entries_of([3, 3], first=5), committed=6)
     admission = guards.admit_append(append(2, 1, [1, 3, 3, 3, 9], 7), log, 9)
     assert admission == Admission(append(6, 3, [9], 7))
+
+
+# -- only_adds ----------------------------------------------------------------------------------------------
+
+NEXT = replace(append(6, 3, [9, 9], 8), previous_digest=LOG.digest_at(6))
+
+
+def test_commands_right_behind_the_log_only_add() -> None:
+    """They may be committed up to the last of them."""
+    assert guards.only_adds(NEXT, LOG, 9)
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        replace(NEXT, entries=[]),
+        AppendEntries(term=9, commit_index=6),
+        replace(append(5, 3, [3, 9], 6), previous_digest=LOG.digest_at(5)),
+        replace(append(7, 3, [9], 6), previous_digest=LOG.digest_at(6)),
+        replace(NEXT, previous_term=2),
+        replace(NEXT, term=10),
+        replace(NEXT, term=8),
+        replace(NEXT, previous_digest=7),
+        replace(NEXT, previous_digest=UNSET),
+        replace(NEXT, commit_index=9),
+        replace(NEXT, entries=[(b"command", 7, 9), (MEMBERS_MARK + b"list", 8, 9)]),
+    ],
+    ids=[
+        *("heartbeat", "no place", "here in part", "gap", "other term before", "newer term", "older term"),
+        *("other history", "unknown history", "commits more", "member list"),
+    ],
+)
+def test_all_else_does_more_than_add(message: AppendEntries) -> None:
+    """It is looked at from all sides."""
+    assert not guards.only_adds(message, LOG, 9)
+
+
+def test_a_log_whose_history_is_not_known_is_looked_at() -> None:
+    """It may be another one than the leader's."""
+    log = Log(entries_of([3, 3], first=5), committed=6)
+    assert log.digest_at(6) is None
+    assert not guards.only_adds(append(6, 3, [9], 6), log, 9)
 
 
 # -- admit_append against the paper -------------------------------------------------------------------------
@@ -290,6 +339,20 @@ def test_the_log_is_what_the_paper_says(messages: list[tuple[Leadership, AppendE
         specified.receive(message)
         follower.receive(message)
         assert (follower.entries, follower.committed) == (specified.entries, specified.committed)
+
+
+@given(deliveries())
+def test_what_only_adds_is_let_through_as_it_is(messages: list[tuple[Leadership, AppendEntries]]) -> None:
+    """The guard and the comparison of histories need not be asked: they have no objection."""
+    follower = Follower()
+    for leadership, message in messages:
+        assert message.previous_index is not UNSET
+        digest = Log(leadership.log).digest_at(message.previous_index)
+        told = replace(message, previous_digest=UNSET if digest is None else digest)
+        if guards.only_adds(told, follower, follower.term):
+            assert guards.admit_append(told, follower, follower.term) == Admission(told)
+            assert difference(told, follower) is None
+        follower.receive(told)
 
 
 @given(deliveries())

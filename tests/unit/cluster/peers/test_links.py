@@ -14,6 +14,7 @@ import pytest
 
 from cluster.config import Address
 from cluster.config_secrets import Secrets
+from cluster.consensus.messages import NewerTerm
 from cluster.errors import NodeFailed, PeerContradicts, PeerFault, StartupError
 from cluster.peers import handshake, strangers
 from cluster.peers import link as link_module
@@ -258,9 +259,27 @@ async def test_messages_of_clients_go_to_peers_that_keep_up() -> None:
         a_links.send("b", FrameKind.RAFT, b"x" * 3_000_000)
         a_links.publish(Published("redis/0/a", b"missed"))
         a_links.send("b", FrameKind.RAFT, "last")
-        a_links.flush()
+        a_links.send_now(())
         await until(lambda: b_host.log[-1] == ("RAFT", "a", "last"))
         assert [said for kind, _, said in b_host.log[1:] if kind == "PUBLISHED"] == [["redis/0/a", b"1"]]
+
+
+async def test_raft_messages_take_along_what_waits() -> None:
+    """Nothing of it waits for the end of this run of the loop; who is not connected misses them."""
+    addresses = {"a": free_address(), "b": free_address()}
+    async with node("a", addresses) as (a_links, _), node("b", addresses) as (b_links, b_host):
+        await until(lambda: a_links.is_up("b") and b_links.is_up("a"))
+        link = a_links._open["b"]
+        a_links.send("b", FrameKind.FORWARD, 1)
+        waiting_bytes = link.backlog_bytes
+        a_links.send_now([("b", NewerTerm(term=2)), ("c", NewerTerm(term=3)), ("b", NewerTerm(term=4))])
+        assert (waiting_bytes > 0, link.backlog_bytes) == (True, 0)
+        await until(lambda: len(b_host.log) == 4)
+        assert [(kind, said if kind == "FORWARD" else said["term"]) for kind, _, said in b_host.log[1:]] == [
+            ("FORWARD", 1),
+            ("RAFT", 2),
+            ("RAFT", 4),
+        ]
 
 
 async def test_large_frames_come_whole() -> None:
@@ -270,7 +289,7 @@ async def test_large_frames_come_whole() -> None:
         await until(lambda: a_links.is_up("b"))
         a_links.send("b", FrameKind.RAFT, b"x" * 5_000_000)
         a_links.send("b", FrameKind.RAFT, "small")
-        a_links.flush()
+        a_links.send_now(())
         await until(lambda: len(b_host.log) == 3)
         assert b_host.log[1:] == [("RAFT", "a", b"x" * 5_000_000), ("RAFT", "a", "small")]
 
@@ -663,7 +682,7 @@ async def test_a_peer_that_does_not_read_is_dropped(
         await until(lambda: links.room_bytes("a") > 0)
         had_no_room = False
         while links.send("a", FrameKind.RAFT, b"x" * 250_000):
-            links.flush()
+            links.send_now(())
             had_no_room = had_no_room or links.room_bytes("a") <= 0
             await asyncio.sleep(0)
         assert had_no_room
