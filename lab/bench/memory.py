@@ -16,6 +16,7 @@ from typing import Any, Final
 
 import uvloop
 
+from lab.bench import options
 from lab.bench.events import let_end
 from lab.bench.snapshot import COMPACT_ENTRIES, write_under_load
 from lab.loads.line_process import ROOT
@@ -65,33 +66,19 @@ _ROWS: Final = (
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the flags of this benchmark."""
-    parser.add_argument(
-        "--locks", type=_count, default=LOCKS, metavar="N", help=f"how many locks (default: {LOCKS})"
-    )
-    parser.add_argument(
-        "--leases",
-        type=_count,
-        default=LEASES,
-        metavar="N",
-        help=f"how many leases end at once (default: {LEASES})",
-    )
-    parser.add_argument(
+    options.add_number(parser, "--locks", LOCKS, "how many locks", read=_count)
+    options.add_number(parser, "--leases", LEASES, "how many leases end at once", read=_count)
+    options.add_number(
+        parser,
         "--gather",
-        type=float,
-        default=GATHER_S,
+        GATHER_S,
+        "how long under load before the snapshot: a large node gathers its memory meanwhile",
+        read=float,
         metavar="S",
-        help="how long under load before the snapshot: a large node needs that to gather its memory after the"
-        f" last one (default: {GATHER_S:g})",
     )
-    parser.add_argument(
-        "--disk",
-        type=Path,
-        default=Path("/var/tmp"),  # noqa: S108 - made with mkdtemp; unlike /tmp it is a real disk
-        metavar="DIR",
-        help="where the node keeps its data (default: /var/tmp)",
-    )
+    options.add_disk(parser, "the node keeps its data")
     add_check(parser)
-    parser.add_argument("--json", action="store_true", help="print the figures as JSON")
+    options.add_json(parser)
 
 
 def _count(text: str) -> int:

@@ -13,8 +13,6 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
-from pathlib import Path
 from typing import Any, Final
 
 import uvloop
@@ -23,6 +21,7 @@ from cluster.config import NodeConfig
 from cluster.node import Node
 from cluster.storage.forked_child import Child
 from cluster.storage.snapshot_store import SNAPSHOT_NAME, SnapshotStore
+from lab.bench import options
 from lab.loads.node_load import CycleLoad, fill, leading_node, single_config, until
 from lab.measuring.pauses import PauseMeter
 from lab.measuring.scratch import scratch_directory
@@ -58,29 +57,11 @@ _ROWS: Final = (
 )
 
 
-def build_parser() -> argparse.ArgumentParser:
-    """Describe the command line."""
-    parser = argparse.ArgumentParser(
-        prog="scripts/bench snapshot",
-        description=DESCRIPTION,
-    )
-    add_arguments(parser)
-    return parser
-
-
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the flags of this benchmark."""
-    parser.add_argument(
-        "--holds", type=int, default=1_000_000, metavar="N", help="how many holds (default: 1000000)"
-    )
-    parser.add_argument(
-        "--disk",
-        type=Path,
-        default=Path("/var/tmp"),  # noqa: S108 - made with mkdtemp; unlike /tmp it is a real disk
-        metavar="DIR",
-        help="where the node keeps its data (default: /var/tmp)",
-    )
-    parser.add_argument("--json", action="store_true", help="print the figures as JSON")
+    options.add_number(parser, "--holds", 1_000_000, "how many holds")
+    options.add_disk(parser, "the node keeps its data")
+    options.add_json(parser)
 
 
 async def _node_figures(config: NodeConfig, holds: int) -> dict[str, float]:
@@ -208,12 +189,3 @@ def run(arguments: argparse.Namespace) -> int:
         for key, title, form in _ROWS:
             print(f"{title:<50}{form.format(figures[key]):>12}")
     return 0
-
-
-def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command line; return the exit code."""
-    return run(build_parser().parse_args(argv))
-
-
-if __name__ == "__main__":
-    sys.exit(main())
