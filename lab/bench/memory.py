@@ -32,7 +32,7 @@ from scripts.lib import processes
 LOCKS: Final = 1_000_000
 LEASES: Final = 100_000
 STATE_BYTES_MAX: Final = 600
-"""Bytes of a held lock in the state, at most: a flat name, a lease of its own."""
+"""Bytes of a held lock in the state, at most: a flat name, a lease of its own or on a stream."""
 NODE_BYTES_MAX: Final = 1024
 """Bytes of a node for each held lock, all told, at most."""
 PAUSE_MS_MAX: Final = 50.0
@@ -40,7 +40,8 @@ PAUSE_MS_MAX: Final = 50.0
 GATHER_S: Final = 15.0
 DESCRIPTION: Final = (
     f"What {LOCKS:,} held locks take. First of the state machine alone, in a process of its own for each"
-    " kind: flat names with a lease each, and names of three parts with a lease and an owner each. Then"
+    " kind: flat names with a lease each, flat names on streams, and names of three parts with a lease and an"
+    " owner each. Then"
     " of a node (one node, fsync on, in this process) that acquires them; this counts everything that"
     f" the process grew by, its log and its tables included. Meanwhile, and while {LEASES:,} more leases"
     f" end at the same moment and a snapshot is written, both with {LOAD_WORKERS} clients that acquire"
@@ -51,6 +52,7 @@ DESCRIPTION: Final = (
 )
 _ROWS: Final = (
     ("state_plain_bytes", "in the state, flat name and lease", "{:.0f} B"),
+    ("state_streamed_bytes", "in the state, flat name, on a stream", "{:.0f} B"),
     ("state_owned_bytes", "in the state, three parts, lease, owner", "{:.0f} B"),
     ("node_bytes", "of a node, all told (three parts, lease, owner)", "{:.0f} B"),
     ("grow_worst_ms", "worst pause while it grows", "{:.1f} ms"),
@@ -131,7 +133,7 @@ async def _node(directory: Path, options: argparse.Namespace) -> dict[str, float
 def _measure(options: argparse.Namespace) -> dict[str, float]:
     """Return all figures."""
     figures = {}
-    for kind in (state_bytes.PLAIN, state_bytes.OWNED):
+    for kind in (state_bytes.PLAIN, state_bytes.STREAMED, state_bytes.OWNED):
         say(f"the state machine alone, {options.locks} locks, {kind}")
         figures[f"state_{kind}_bytes"] = _state_bytes(kind, options.locks)
     with (
@@ -148,6 +150,12 @@ def _bars(figures: dict[str, float], locks: int, leases: int) -> list[Bar]:
         bars.at_most(
             f"{STATE_BYTES_MAX} bytes of state for each of {LOCKS:,} locks",
             figures["state_plain_bytes"],
+            STATE_BYTES_MAX,
+            is_full=many,
+        ),
+        bars.at_most(
+            f"{STATE_BYTES_MAX} bytes of state for each of {LOCKS:,} locks on streams",
+            figures["state_streamed_bytes"],
             STATE_BYTES_MAX,
             is_full=many,
         ),
