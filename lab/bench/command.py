@@ -3,13 +3,14 @@
 import argparse
 import asyncio
 import contextlib
+import functools
 import json
 import signal
 import sys
 import time
 from collections.abc import Callable, Coroutine, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Final, NamedTuple
 
 import uvloop
 
@@ -23,6 +24,7 @@ from lab.bench import (
     journal,
     machine,
     memory,
+    options,
     peers,
     regions,
     sdk,
@@ -40,16 +42,45 @@ from scripts.lib import guardian, processes
 from scripts.lib.ports import PortsBusyError
 from scripts.local_cluster import ClusterFailure, LocalCluster
 
-WORKERS = (1, 16, 64, 256)
-STREAM_WORKERS = (1, 16, 256, 512)
-_WITHOUT_CLUSTER = {
-    "snapshot": snapshot.run,
-    "journal": journal.run,
-    "machine": machine.run,
-    "events": events.run,
-    "memory": memory.run,
-    "peers": peers.run,
-    "regions": regions.run,
+
+class _Alone(NamedTuple):
+    """A benchmark that starts what it measures by itself."""
+
+    help: str
+    description: str
+    add_arguments: Callable[[argparse.ArgumentParser], None]
+    run: Callable[[argparse.Namespace], int]
+
+
+_WITHOUT_CLUSTER: Final = {
+    "snapshot": _Alone(
+        "memory of a large state, pauses while a snapshot of it is written, restart",
+        *(snapshot.DESCRIPTION, snapshot.add_arguments, snapshot.run),
+    ),
+    "journal": _Alone(
+        "one sync of the journal, with and without space prepared ahead",
+        *(journal.DESCRIPTION, journal.add_arguments, journal.run),
+    ),
+    "machine": _Alone(
+        "the state machine alone: operations a second, pauses",
+        *(machine.DESCRIPTION, machine.add_arguments, machine.run),
+    ),
+    "events": _Alone(
+        "pauses of a node's loop while many leases end at once, and with many watchers",
+        *(events.DESCRIPTION, events.add_arguments, events.run),
+    ),
+    "peers": _Alone(
+        "Holdfast beside etcd, ZooKeeper, Redis and PostgreSQL, where these are installed",
+        *(peers.DESCRIPTION, peers.add_arguments, peers.run),
+    ),
+    "regions": _Alone(
+        "three nodes far from each other: an acquire by where client and leader are; elections",
+        *(regions.DESCRIPTION, regions.add_arguments, regions.run),
+    ),
+    "memory": _Alone(
+        "bytes of a held lock; pauses while a node grows, many leases end, a snapshot is written",
+        *(memory.DESCRIPTION, memory.add_arguments, memory.run),
+    ),
 }
 _JUDGED: dict[str, Judged] = {
     "handoff": handoff.BENCHMARK,
@@ -83,108 +114,37 @@ def build_parser() -> argparse.ArgumentParser:
         "processors that other programs took meanwhile.",
     )
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    http = commands.add_parser(
-        "http",
-        help="closed loop of acquire and release over HTTP",
-        description="Each worker acquires and releases a name of its own, again and again, on its own "
-        "keep-alive connection; workers are spread over the nodes. 'nodes us' and 'client us' are processor "
-        "time per cycle, of all nodes together and of this client.",
-    )
-    http.add_argument(
-        "--workers",
-        type=_counts,
-        default=WORKERS,
-        metavar="N,N,...",
-        help="how many workers, one step for each number (default: 1,16,64,256)",
-    )
-    http.add_argument("--seconds", type=float, default=5.0, metavar="S", help="length of a step (default: 5)")
-    of_stream = commands.add_parser(
-        "stream",
-        help="closed loop of acquire and release over one stream",
-        description="As `http`, but all workers share one stream to the leader: what they ask at the same"
-        " time goes as one message.",
-    )
-    of_stream.add_argument(
-        "--workers",
-        type=_counts,
-        default=STREAM_WORKERS,
-        metavar="N,N,...",
-        help="how many workers, at most 512, one step for each number (default: 1,16,256,512)",
-    )
-    of_stream.add_argument(
-        "--seconds", type=float, default=5.0, metavar="S", help="length of a step (default: 5)"
-    )
-    idle = commands.add_parser("idle", help="processor time and memory of idle nodes")
-    idle.add_argument(
-        "--seconds", type=float, default=20.0, metavar="S", help="how long to look (default: 20)"
-    )
-    of_sdk = commands.add_parser(
-        "sdk", help="the Python clients against the lean one", description=sdk.DESCRIPTION
-    )
-    of_sdk.add_argument(
-        "--seconds", type=float, default=5.0, metavar="S", help="length of a step (default: 5)"
-    )
-    of_snapshot = commands.add_parser(
-        "snapshot",
-        help="memory of a large state, pauses while a snapshot of it is written, restart",
-        description=snapshot.DESCRIPTION,
-    )
-    snapshot.add_arguments(of_snapshot)
-    of_journal = commands.add_parser(
-        "journal",
-        help="one sync of the journal, with and without space prepared ahead",
-        description=journal.DESCRIPTION,
-    )
-    journal.add_arguments(of_journal)
-    of_machine = commands.add_parser(
-        "machine",
-        help="the state machine alone: operations a second, pauses",
-        description=machine.DESCRIPTION,
-    )
-    machine.add_arguments(of_machine)
-    of_events = commands.add_parser(
-        "events",
-        help="pauses of a node's loop while many leases end at once, and with many watchers",
-        description=events.DESCRIPTION,
-    )
-    events.add_arguments(of_events)
-    of_peers = commands.add_parser(
-        "peers",
-        help="Holdfast beside etcd, ZooKeeper, Redis and PostgreSQL, where these are installed",
-        description=peers.DESCRIPTION,
-    )
-    peers.add_arguments(of_peers)
-    of_regions = commands.add_parser(
-        "regions",
-        help="three nodes far from each other: an acquire by where client and leader are; elections",
-        description=regions.DESCRIPTION,
-    )
-    regions.add_arguments(of_regions)
+    for name, one in _OF_CLUSTERS.items():
+        of_one = commands.add_parser(name, help=one.help, description=one.description)
+        if one.workers:
+            of_one.add_argument(
+                "--workers",
+                type=_counts,
+                default=one.workers,
+                metavar="N,N,...",
+                help="how many workers, one step for each number (default:"
+                f" {','.join(map(str, one.workers))})",
+            )
+        options.add_seconds(of_one, one.seconds)
+        _add_cluster(of_one, is_running_allowed=True)
+    for name, alone in _WITHOUT_CLUSTER.items():
+        alone.add_arguments(commands.add_parser(name, help=alone.help, description=alone.description))
     commands.add_parser("smoke", help="a little of everything that is quick", description=smoke.DESCRIPTION)
-    of_memory = commands.add_parser(
-        "memory",
-        help="bytes of a held lock; pauses while a node grows, many leases end, a snapshot is written",
-        description=memory.DESCRIPTION,
-    )
-    memory.add_arguments(of_memory)
-    judged = {}
-    for name, benchmark in _JUDGED.items():
-        judged[name] = commands.add_parser(name, help=benchmark.help, description=benchmark.description)
-        benchmark.add_arguments(judged[name])
-    for command in (http, of_stream, of_sdk, idle, judged["handoff"], judged["fairness"]):
-        command.add_argument(
+    for name, judged in _JUDGED.items():
+        of_judged = commands.add_parser(name, help=judged.help, description=judged.description)
+        judged.add_arguments(of_judged)
+        _add_cluster(of_judged, is_running_allowed=name in ("handoff", "fairness"))
+    return parser
+
+
+def _add_cluster(parser: argparse.ArgumentParser, *, is_running_allowed: bool) -> None:
+    """Add which cluster is measured."""
+    if is_running_allowed:
+        parser.add_argument(
             "--dir", type=Path, metavar="DIR", help="measure the running cluster of DIR instead"
         )
-    for command in (http, of_stream, of_sdk, idle, *judged.values()):
-        command.add_argument(
-            "--disk",
-            type=Path,
-            default=Path("/var/tmp"),  # noqa: S108 - made with mkdtemp; unlike /tmp it is a real disk
-            metavar="DIR",
-            help="where a cluster of its own keeps its data (default: /var/tmp)",
-        )
-        command.add_argument("--json", action="store_true", help="print the figures as JSON")
-    return parser
+    options.add_disk(parser, "a cluster of its own keeps its data")
+    options.add_json(parser)
 
 
 def _counts(text: str) -> tuple[int, ...]:
@@ -193,16 +153,6 @@ def _counts(text: str) -> tuple[int, ...]:
     if min(counts) < 1:
         raise argparse.ArgumentTypeError(f"{text}: each number of workers must be at least 1")
     return counts
-
-
-def _http(cluster: LocalCluster, arguments: argparse.Namespace) -> tuple[list[dict[str, Any]], int]:
-    """Run all steps over HTTP."""
-    return _steps(http_step, cluster, arguments)
-
-
-def _stream(cluster: LocalCluster, arguments: argparse.Namespace) -> tuple[list[dict[str, Any]], int]:
-    """Run all steps over a stream."""
-    return _steps(stream_step, cluster, arguments)
 
 
 def _steps(
@@ -248,12 +198,45 @@ def _idle(cluster: LocalCluster, arguments: argparse.Namespace) -> tuple[list[di
     return rows, 0
 
 
-def _sdk(cluster: LocalCluster, arguments: argparse.Namespace) -> tuple[list[dict[str, Any]], int]:
-    """Measure the Python clients."""
-    return sdk.run(cluster, arguments, http_step)
+class _OfCluster(NamedTuple):
+    """A benchmark of a cluster whose figures nobody judges."""
+
+    help: str
+    description: str
+    run: Callable[[LocalCluster, argparse.Namespace], tuple[list[dict[str, Any]], int]]
+    workers: tuple[int, ...] = ()
+    """How many workers, one step for each number; none: the benchmark says itself."""
+    seconds: float = 5.0
 
 
-_OF_CLUSTERS = {"http": _http, "stream": _stream, "idle": _idle, "sdk": _sdk}
+_OF_CLUSTERS: Final = {
+    "http": _OfCluster(
+        "closed loop of acquire and release over HTTP",
+        "Each worker acquires and releases a name of its own, again and again, on its own keep-alive"
+        " connection; workers are spread over the nodes. 'nodes us' and 'client us' are processor time per"
+        " cycle, of all nodes together and of this client.",
+        functools.partial(_steps, http_step),
+        (1, 16, 64, 256),
+    ),
+    "stream": _OfCluster(
+        "closed loop of acquire and release over one stream",
+        "As `http`, but all workers, at most 512, share one stream to the leader: what they ask at the same"
+        " time goes as one message.",
+        functools.partial(_steps, stream_step),
+        (1, 16, 256, 512),
+    ),
+    "sdk": _OfCluster(
+        "the Python clients against the lean one",
+        sdk.DESCRIPTION,
+        functools.partial(sdk.run, http_step),
+    ),
+    "idle": _OfCluster(
+        "processor time and memory of idle nodes",
+        "Watch the nodes of a cluster do nothing.",
+        _idle,
+        seconds=20.0,
+    ),
+}
 
 
 @contextlib.contextmanager
@@ -282,13 +265,13 @@ def main(argv: Sequence[str] | None = None) -> int:
             return smoke.run(main)
         if arguments.command in _WITHOUT_CLUSTER:
             with guardian.guarded():
-                return _WITHOUT_CLUSTER[arguments.command](arguments)
+                return _WITHOUT_CLUSTER[arguments.command].run(arguments)
         with guardian.guarded(), _cluster(arguments) as cluster:
             machine = this_machine.describe(cluster.directory)
             print(f"bench: {machine}", file=sys.stderr)
             if arguments.command in _JUDGED:
                 return findings.run(_JUDGED[arguments.command], cluster, arguments, machine)
-            rows, code = _OF_CLUSTERS[arguments.command](cluster, arguments)
+            rows, code = _OF_CLUSTERS[arguments.command].run(cluster, arguments)
             if arguments.json:
                 print(json.dumps({"command": arguments.command, "machine": machine, "rows": rows}, indent=2))
             return code

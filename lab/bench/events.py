@@ -20,6 +20,7 @@ import uvloop
 from cluster.node import Node
 from cluster.storage.forked_child import Child
 from http_api.v1.event_feeds import WATCHERS_COUNT_MAX
+from lab.bench import options
 from lab.loads.node_load import LOAD_WORKERS, CycleLoad, fill, leading_node, single_config, until
 from lab.loads.watch_step import Step, watch
 from lab.measuring import bars, open_files
@@ -68,9 +69,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="how many watchers, one step for each number, and one more step in which as many as the "
         "largest number read nothing (default: 0,100,1000)",
     )
-    parser.add_argument(
-        "--seconds", type=float, default=SECONDS, metavar="S", help="length of a step (default: 15)"
-    )
+    options.add_seconds(parser, SECONDS)
     parser.add_argument(
         "--rate",
         type=float,
@@ -79,17 +78,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="no more than N cycles a second while there are watchers (default: as many as the node does; it "
         "cuts off watchers that cannot keep up)",
     )
-    parser.add_argument(
-        "--disk",
-        type=Path,
-        default=Path("/var/tmp"),  # noqa: S108 - made with mkdtemp; unlike /tmp it is a real disk
-        metavar="DIR",
-        help="where the node keeps its data (default: /var/tmp)",
-    )
+    options.add_disk(parser, "the node keeps its data")
     parser.add_argument(
         "--check", action="store_true", help=f"exit code 1 if leases stop the loop for {PAUSE_MS_MAX:g} ms"
     )
-    parser.add_argument("--json", action="store_true", help="print the figures as JSON")
+    options.add_json(parser)
 
 
 def _count(text: str) -> int:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from holdfast import wire
+from lab.bench import options
 from lab.loads.grant_load import GrantLoad, longest_gap_s
 from lab.measuring import bars
 from lab.measuring.bars import Bar
@@ -61,12 +62,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         ("--stops", "how often it is told to stop"),
         ("--transfers", "how often it is asked to hand over"),
     ):
-        parser.add_argument(
-            flag, type=int, default=TIMES, metavar="N", help=f"{what} (default: {TIMES}; 0: leave that out)"
-        )
-    parser.add_argument(
-        "--clients", type=int, default=CLIENTS, metavar="N", help=f"how many clients (default: {CLIENTS})"
-    )
+        options.add_number(parser, flag, TIMES, what, more="; 0: leave that out")
+    options.add_number(parser, "--clients", CLIENTS, "how many clients")
     add_check(parser)
 
 

@@ -8,6 +8,7 @@ from typing import Any, Final, NamedTuple
 from urllib.parse import urlsplit
 
 from holdfast import wire
+from lab.bench import options
 from lab.loads.crowd_process import CrowdProcess
 from lab.loads.holders import held_locks
 from lab.loads.load import Tally, Worker, percentile_ms
@@ -82,13 +83,7 @@ CROWDS: Final = (
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the flags of this benchmark."""
-    parser.add_argument(
-        "--seconds",
-        type=float,
-        default=SECONDS,
-        metavar="S",
-        help=f"length of a step, of which there are two for each kind (default: {SECONDS:g})",
-    )
+    options.add_seconds(parser, SECONDS, "length of a step, of which there are two for each kind")
     parser.add_argument(
         "--only",
         type=_crowds,

@@ -7,6 +7,7 @@ import time
 from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
 
+from lab.bench import options
 from lab.bench.memory import NODE_BYTES_MAX
 from lab.loads import holders
 from lab.loads.crowd_members import KEEPALIVES_PER_TTL
@@ -99,26 +100,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         ("--watchers", WATCHERS, "how many watch"),
         ("--streams", STREAMS, "how many streams begin and come back"),
     ):
-        parser.add_argument(
-            flag,
-            type=_count,
-            default=default,
-            metavar="N",
-            help=f"{what} (default: {default}; 0: leave that out)",
-        )
-    parser.add_argument(
-        "--lock-steps",
-        type=int,
-        default=LOCK_STEPS,
-        metavar="N",
-        help=f"how many steps beside held locks (default: {LOCK_STEPS})",
-    )
-    parser.add_argument(
-        "--workers", type=int, default=WORKERS, metavar="N", help=f"how many workers (default: {WORKERS})"
-    )
-    parser.add_argument(
-        "--seconds", type=float, default=5.0, metavar="S", help="length of a step (default: 5)"
-    )
+        options.add_number(parser, flag, default, what, read=_count, more="; 0: leave that out")
+    options.add_number(parser, "--lock-steps", LOCK_STEPS, "how many steps beside held locks")
+    options.add_number(parser, "--workers", WORKERS, "how many workers")
+    options.add_seconds(parser)
     add_check(parser)
 
 

@@ -6,6 +6,7 @@ from typing import Any, Final
 
 import msgspec
 
+from lab.bench import options
 from lab.measuring import bars
 from lab.measuring.bars import Bar
 from lab.measuring.findings import Found, Judged, Row, add_check, say, table
@@ -35,12 +36,8 @@ _COLUMNS: Final = (
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the flags of this benchmark."""
-    parser.add_argument(
-        "--waiters", type=int, default=WAITERS, metavar="N", help=f"how many workers (default: {WAITERS})"
-    )
-    parser.add_argument(
-        "--seconds", type=float, default=5.0, metavar="S", help="length of a step (default: 5)"
-    )
+    options.add_number(parser, "--waiters", WAITERS, "how many workers")
+    options.add_seconds(parser)
     add_check(parser)
 
 

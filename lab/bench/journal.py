@@ -16,6 +16,7 @@ from typing import Any, Final
 
 from cluster.storage.journal import Journal
 from cluster.storage.segment_writer import PREPARED_BYTES, SEGMENT_BYTES, Sizes
+from lab.bench import options
 
 DESCRIPTION: Final = "Measure Journal.sync of one block, with and without space prepared ahead of the log."
 _COLUMNS: Final = (
@@ -28,32 +29,12 @@ _COLUMNS: Final = (
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the flags of this benchmark."""
-    parser.add_argument(
-        "--block",
-        type=int,
-        default=4096,
-        metavar="BYTES",
-        help="size of the command in each block (default: 4096)",
-    )
-    parser.add_argument(
-        "--syncs", type=int, default=2000, metavar="N", help="syncs per round (default: 2000)"
-    )
-    parser.add_argument("--rounds", type=int, default=5, metavar="N", help="rounds of each kind (default: 5)")
-    parser.add_argument(
-        "--prepared",
-        type=int,
-        default=PREPARED_BYTES,
-        metavar="BYTES",
-        help=f"step of preparation (default: {PREPARED_BYTES})",
-    )
-    parser.add_argument(
-        "--disk",
-        type=Path,
-        default=Path("/var/tmp"),  # noqa: S108 - made with mkdtemp; unlike /tmp it is a real disk
-        metavar="DIR",
-        help="where the journal is written (default: /var/tmp)",
-    )
-    parser.add_argument("--json", action="store_true", help="print the figures as JSON")
+    options.add_number(parser, "--block", 4096, "size of the command in each block", metavar="BYTES")
+    options.add_number(parser, "--syncs", 2000, "syncs per round")
+    options.add_number(parser, "--rounds", 5, "rounds of each kind")
+    options.add_number(parser, "--prepared", PREPARED_BYTES, "step of preparation", metavar="BYTES")
+    options.add_disk(parser, "the journal is written")
+    options.add_json(parser)
 
 
 def _round(disk: Path, sizes: Sizes, syncs: int, command: bytes) -> list[float]:

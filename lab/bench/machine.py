@@ -15,6 +15,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final, NamedTuple, Self
 
 from http_api.__main__ import calm_collector
+from lab.bench import options
 from lab.loads.machine_feed import Feed, Load, check_results
 from lab.loads.machine_loads import FLAT_LEASE, FLAT_SESSION, all_loads
 from lab.measuring import bars
@@ -88,7 +89,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--quick", action="store_true", help="a rough run within half a minute")
     parser.add_argument("--check", action="store_true", help="exit code 1 if a bar is missed or not measured")
-    parser.add_argument("--json", action="store_true", help="print the figures as JSON")
+    options.add_json(parser)
 
 
 def _levels(text: str) -> tuple[int, ...]:

@@ -16,6 +16,7 @@ from typing import Any, Final
 
 import uvloop
 
+from lab.bench import options
 from lab.bench.events import let_end
 from lab.bench.snapshot import COMPACT_ENTRIES, write_under_load
 from lab.loads.line_process import ROOT
@@ -31,7 +32,7 @@ from scripts.lib import processes
 LOCKS: Final = 1_000_000
 LEASES: Final = 100_000
 STATE_BYTES_MAX: Final = 600
-"""Bytes of a held lock in the state, at most: a flat name, a lease of its own."""
+"""Bytes of a held lock in the state, at most: a flat name, a lease of its own or on a stream."""
 NODE_BYTES_MAX: Final = 1024
 """Bytes of a node for each held lock, all told, at most."""
 PAUSE_MS_MAX: Final = 50.0
@@ -39,7 +40,8 @@ PAUSE_MS_MAX: Final = 50.0
 GATHER_S: Final = 15.0
 DESCRIPTION: Final = (
     f"What {LOCKS:,} held locks take. First of the state machine alone, in a process of its own for each"
-    " kind: flat names with a lease each, and names of three parts with a lease and an owner each. Then"
+    " kind: flat names with a lease each, flat names on streams, and names of three parts with a lease and an"
+    " owner each. Then"
     " of a node (one node, fsync on, in this process) that acquires them; this counts everything that"
     f" the process grew by, its log and its tables included. Meanwhile, and while {LEASES:,} more leases"
     f" end at the same moment and a snapshot is written, both with {LOAD_WORKERS} clients that acquire"
@@ -50,6 +52,7 @@ DESCRIPTION: Final = (
 )
 _ROWS: Final = (
     ("state_plain_bytes", "in the state, flat name and lease", "{:.0f} B"),
+    ("state_streamed_bytes", "in the state, flat name, on a stream", "{:.0f} B"),
     ("state_owned_bytes", "in the state, three parts, lease, owner", "{:.0f} B"),
     ("node_bytes", "of a node, all told (three parts, lease, owner)", "{:.0f} B"),
     ("grow_worst_ms", "worst pause while it grows", "{:.1f} ms"),
@@ -65,33 +68,19 @@ _ROWS: Final = (
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the flags of this benchmark."""
-    parser.add_argument(
-        "--locks", type=_count, default=LOCKS, metavar="N", help=f"how many locks (default: {LOCKS})"
-    )
-    parser.add_argument(
-        "--leases",
-        type=_count,
-        default=LEASES,
-        metavar="N",
-        help=f"how many leases end at once (default: {LEASES})",
-    )
-    parser.add_argument(
+    options.add_number(parser, "--locks", LOCKS, "how many locks", read=_count)
+    options.add_number(parser, "--leases", LEASES, "how many leases end at once", read=_count)
+    options.add_number(
+        parser,
         "--gather",
-        type=float,
-        default=GATHER_S,
+        GATHER_S,
+        "how long under load before the snapshot: a large node gathers its memory meanwhile",
+        read=float,
         metavar="S",
-        help="how long under load before the snapshot: a large node needs that to gather its memory after the"
-        f" last one (default: {GATHER_S:g})",
     )
-    parser.add_argument(
-        "--disk",
-        type=Path,
-        default=Path("/var/tmp"),  # noqa: S108 - made with mkdtemp; unlike /tmp it is a real disk
-        metavar="DIR",
-        help="where the node keeps its data (default: /var/tmp)",
-    )
+    options.add_disk(parser, "the node keeps its data")
     add_check(parser)
-    parser.add_argument("--json", action="store_true", help="print the figures as JSON")
+    options.add_json(parser)
 
 
 def _count(text: str) -> int:
@@ -144,7 +133,7 @@ async def _node(directory: Path, options: argparse.Namespace) -> dict[str, float
 def _measure(options: argparse.Namespace) -> dict[str, float]:
     """Return all figures."""
     figures = {}
-    for kind in (state_bytes.PLAIN, state_bytes.OWNED):
+    for kind in (state_bytes.PLAIN, state_bytes.STREAMED, state_bytes.OWNED):
         say(f"the state machine alone, {options.locks} locks, {kind}")
         figures[f"state_{kind}_bytes"] = _state_bytes(kind, options.locks)
     with (
@@ -161,6 +150,12 @@ def _bars(figures: dict[str, float], locks: int, leases: int) -> list[Bar]:
         bars.at_most(
             f"{STATE_BYTES_MAX} bytes of state for each of {LOCKS:,} locks",
             figures["state_plain_bytes"],
+            STATE_BYTES_MAX,
+            is_full=many,
+        ),
+        bars.at_most(
+            f"{STATE_BYTES_MAX} bytes of state for each of {LOCKS:,} locks on streams",
+            figures["state_streamed_bytes"],
             STATE_BYTES_MAX,
             is_full=many,
         ),

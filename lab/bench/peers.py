@@ -5,6 +5,7 @@ import asyncio
 import contextlib
 import functools
 import json
+import os
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -12,9 +13,10 @@ from typing import Any, Final
 
 import uvloop
 
+from lab.bench import options
 from lab.measuring import this_machine
 from lab.measuring.scratch import scratch_directory
-from lab.peers import plot, report
+from lab.peers import busy, plot, report, shares
 from lab.peers.closed_loop import StuckError
 from lab.peers.etcd import Etcd
 from lab.peers.measure import Row, step
@@ -29,6 +31,8 @@ from scripts.local_cluster import ClusterFailure
 SYSTEMS: Final[tuple[System, ...]] = (Holdfast(), Etcd(), ZooKeeper(), Redis(), PostgreSql())
 WORKERS_MAX: Final = 512
 """More do not fit into the window of one stream."""
+SHARE_MIN: Final = 0.01
+"""The least that the kernel gives: a millisecond of each period."""
 DESCRIPTION: Final = (
     "Start Holdfast, etcd, ZooKeeper, Redis and PostgreSQL on loopback, one after the other, and let the same"
     " closed loop acquire and release locks: first each worker one of its own, then a few workers one lock"
@@ -61,22 +65,27 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         help="workers that contend for one lock (default: 16; 0: leave that out)",
     )
-    parser.add_argument(
-        "--seconds", type=float, default=5.0, metavar="S", help="length of a step (default: 5)"
-    )
-    parser.add_argument(
+    options.add_seconds(parser)
+    options.add_number(
+        parser,
         "--warm-up",
-        type=float,
-        default=3.0,
+        3.0,
+        "how long before a step is not counted: compilers at run time need it",
+        read=float,
         metavar="S",
-        help="how long before a step is not counted: compilers at run time need it (default: 3)",
+    )
+    options.add_number(parser, "--rounds", 1, "do everything so many times, and show medians")
+    parser.add_argument(
+        "--share",
+        type=_share,
+        metavar="X",
+        help="hold each node of every system, with all that it starts, to this share of a processor, such as"
+        " 0.3; the client has no limit (needs root and control groups)",
     )
     parser.add_argument(
-        "--rounds",
-        type=int,
-        default=1,
-        metavar="N",
-        help="do everything so many times, and show medians (default: 1)",
+        "--busy",
+        action="store_true",
+        help="also measure one worker while another program keeps one processor busy",
     )
     parser.add_argument(
         "--only",
@@ -87,13 +96,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--json", type=Path, metavar="PATH", help="write the figures to a file")
     parser.add_argument("--plot", type=Path, metavar="PATH", help="write a plot to a file, as SVG")
-    parser.add_argument(
-        "--disk",
-        type=Path,
-        default=Path("/var/tmp"),  # noqa: S108 - made with mkdtemp; unlike /tmp it is a real disk
-        metavar="DIR",
-        help="where all of them keep their data meanwhile (default: /var/tmp)",
-    )
+    options.add_disk(parser, "all of them keep their data meanwhile")
 
 
 def _count(text: str) -> int:
@@ -111,6 +114,13 @@ def _waiters(text: str) -> int:
     return 0 if text == "0" else _count(text)
 
 
+def _share(text: str) -> float:
+    share, most = float(text), os.cpu_count() or 1
+    if not SHARE_MIN <= share <= most:
+        raise argparse.ArgumentTypeError(f"{text}: must be {SHARE_MIN} to {most} processors")
+    return share
+
+
 def _systems(text: str) -> tuple[System, ...]:
     names = text.split(",")
     known = {system.name: system for system in SYSTEMS}
@@ -122,7 +132,10 @@ def _systems(text: str) -> tuple[System, ...]:
 
 def run(arguments: argparse.Namespace) -> int:
     """Measure what is there; return the exit code. To be called inside `guardian.guarded()`."""
-    machine = {**this_machine.describe(arguments.disk), "load_before": this_machine.load()}
+    if arguments.share is not None:
+        shares.try_out(arguments.share)
+    machine = {**this_machine.describe(arguments.disk), "share": arguments.share}
+    machine["load_before"] = this_machine.load()
     _say(f"{machine}")
     skipped = {system.name: packages for system in arguments.only if (packages := system.missing())}
     for name, packages in skipped.items():
@@ -141,8 +154,8 @@ def run(arguments: argparse.Namespace) -> int:
                 print(f"scripts/bench: {where}{system.name}: {error}", file=sys.stderr)
     machine["load_after"] = this_machine.load()
     rows = report.medians(rounds)
-    print("\n".join(report.table(rows)))
-    print(f"\nload of the machine: {machine['load_before']} before, {machine['load_after']} after")
+    print("\n".join([*report.table(rows), "", *_circumstances(machine)]))
+    print(f"load of the machine: {machine['load_before']} before, {machine['load_after']} after")
     for name, packages in skipped.items():
         print(f"skipped: {name}, not installed (Debian's packages: {' '.join(packages)})")
     _write(arguments, rows, rounds, machine, skipped)
@@ -157,19 +170,34 @@ def _measure(system: System, arguments: argparse.Namespace, where: str, found: l
     """Start a system, ask it in all its ways, and end it; add to `found`."""
     _say(f"{where}starting {system.name}, {system.nodes} node{'s' if system.nodes > 1 else ''}")
     most = max(*arguments.workers, arguments.waiters)
-    with own_directory(arguments.disk) as directory, system.running(directory, most) as running:
+    with (
+        own_directory(arguments.disk) as directory,
+        shares.held(arguments.share) as hold,
+        system.running(directory, most) as running,
+    ):
+        hold(running.pids)
+        measured = functools.partial(_step, system, running, arguments=arguments, where=where)
         for way in running.ways:
-            for workers in [arguments.waiters] if way.is_contended else arguments.workers:
-                if workers:
-                    row = _step(system, running, way, workers=workers, arguments=arguments, where=where)
-                    found.append(row)
+            counts = [arguments.waiters] if way.is_contended else arguments.workers
+            found += [measured(way, workers=workers) for workers in counts if workers]
+        if arguments.busy:
+            with busy.processor(directory) as pid:
+                found += [measured(way, workers=1, pid=pid) for way in running.ways if not way.is_contended]
 
 
 def _step(
-    system: System, running: Running, way: Way, *, workers: int, arguments: argparse.Namespace, where: str
+    system: System,
+    running: Running,
+    way: Way,
+    *,
+    workers: int,
+    arguments: argparse.Namespace,
+    where: str,
+    pid: int | None = None,
 ) -> Row:
-    """Run one step, and say so."""
+    """Run one step, beside the busy process `pid` if there is one, and say so."""
     what = f"{where}{way.title}, {'one lock' if way.is_contended else 'own locks'}"
+    what += "" if pid is None else ", beside a busy processor"
     _tell(what, f"{workers} workers, {arguments.warm_up + arguments.seconds:.0f} s")
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         row = runner.run(
@@ -181,6 +209,7 @@ def _step(
                 warm_up_s=arguments.warm_up,
                 seconds=arguments.seconds,
                 progress=functools.partial(_tell, what),
+                busy=pid,
             )
         )
     _tell(what, f"{row.cycles_per_s:.0f} a second")
@@ -193,6 +222,12 @@ def own_directory(disk: Path) -> Iterator[Path]:
     with scratch_directory(disk, "holdfast-peers-") as directory:
         directory.chmod(0o711)  # PostgreSQL runs as another user, who must find what is its own
         yield directory
+
+
+def _circumstances(machine: dict[str, Any]) -> list[str]:
+    """Say on what, and under which limits, figures were measured: one line each."""
+    held = [] if machine["share"] is None else [f"each node is held to {machine['share']:g} of a processor"]
+    return [*held, f"Holdfast's nodes and all clients run on Python {machine['python']}"]
 
 
 def _write(
@@ -211,5 +246,6 @@ def _write(
         notes = [
             f"scripts/bench peers: client and nodes share {machine['cpus']} processors; all sync to disk.",
             f"Load of the machine before: {machine['load_before']}; others took up to {others:.0f} % of it.",
+            *(f"{line[0].upper()}{line[1:]}." for line in _circumstances(machine)),
         ]
         arguments.plot.write_text(plot.svg(rows, notes), "utf-8")

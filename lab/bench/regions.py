@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
+from lab.bench import options
 from lab.chaos.netns.links import CUT, Rule
 from lab.chaos.netns.network import between
 from lab.chaos.targets.netns import NetnsTarget
@@ -40,12 +41,8 @@ DESCRIPTION: Final = (
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the flags of this benchmark."""
-    parser.add_argument(
-        "--near", type=float, default=NEAR_MS, metavar="MS", help=f"n1 to n2 (default: {NEAR_MS:g})"
-    )
-    parser.add_argument(
-        "--far", type=float, default=FAR_MS, metavar="MS", help=f"n1 or n2 to n3 (default: {FAR_MS:g})"
-    )
+    options.add_number(parser, "--near", NEAR_MS, "n1 to n2", read=float, metavar="MS")
+    options.add_number(parser, "--far", FAR_MS, "n1 or n2 to n3", read=float, metavar="MS")
     parser.add_argument(
         "--times",
         type=_times,
@@ -54,13 +51,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="heartbeat, shortest and longest election of the nodes"
         f" (default: {','.join(map(str, TIMES_MS))})",
     )
-    parser.add_argument(
-        "--requests", type=_count, default=REQUESTS, metavar="N", help=f"for each cell (default: {REQUESTS})"
-    )
-    parser.add_argument(
-        "--losses", type=_count, default=LOSSES, metavar="N", help=f"of each kind (default: {LOSSES})"
-    )
-    parser.add_argument("--json", action="store_true", help="print the figures as JSON")
+    options.add_number(parser, "--requests", REQUESTS, "for each cell", read=_count)
+    options.add_number(parser, "--losses", LOSSES, "of each kind", read=_count)
+    options.add_json(parser)
 
 
 def _times(text: str) -> tuple[int, ...]:

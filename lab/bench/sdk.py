@@ -101,7 +101,7 @@ async def tasks(nodes: list[str], seconds: float, lean: dict[str, Any]) -> dict[
     return row
 
 
-def run(cluster: LocalCluster, arguments: argparse.Namespace, lean: Lean) -> tuple[list[dict[str, Any]], int]:
+def run(lean: Lean, cluster: LocalCluster, arguments: argparse.Namespace) -> tuple[list[dict[str, Any]], int]:
     """Measure both clients; print the table as it grows."""
     nodes = [node.http for node in cluster.nodes()]
     rows = []

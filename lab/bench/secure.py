@@ -9,6 +9,7 @@ from tempfile import TemporaryDirectory
 from typing import Final
 
 from holdfast import token_lines
+from lab.bench import options
 from lab.loads.load_steps import http_step
 from lab.measuring import bars
 from lab.measuring.bars import Bar
@@ -45,14 +46,9 @@ _SECURE: Final = "TLS and tokens"
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the flags of this benchmark."""
-    for flag, default, what in (
-        ("--workers", WORKERS, "how many workers"),
-        ("--rounds", ROUNDS, "turns of each"),
-    ):
-        parser.add_argument(flag, type=int, default=default, metavar="N", help=f"{what} (default: {default})")
-    parser.add_argument(
-        "--seconds", type=float, default=SECONDS, metavar="S", help=f"length of a step (default: {SECONDS:g})"
-    )
+    options.add_number(parser, "--workers", WORKERS, "how many workers")
+    options.add_number(parser, "--rounds", ROUNDS, "turns of each")
+    options.add_seconds(parser, SECONDS)
     add_check(parser)
 
 

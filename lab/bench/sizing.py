@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Sequence
 from typing import Any, Final, NamedTuple
 
 import holdfast
+from lab.bench import options
 from lab.loads import holders
 from lab.loads.crowd_process import CrowdProcess
 from lab.loads.load_steps import stream_step
@@ -73,9 +74,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         + ",".join("/".join(map(str, size)) for size in SIZES)
         + ")",
     )
-    parser.add_argument(
-        "--seconds", type=float, default=5.0, metavar="S", help="length of a step (default: 5)"
-    )
+    options.add_seconds(parser)
     add_check(parser)
 
 

@@ -8,13 +8,14 @@ import argparse
 import asyncio
 import dataclasses
 import gc
+import http.client
 import json
 import os
+import re
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
-from pathlib import Path
+from http import HTTPStatus
 from typing import Any, Final
 
 import uvloop
@@ -23,11 +24,13 @@ from cluster.config import NodeConfig
 from cluster.node import Node
 from cluster.storage.forked_child import Child
 from cluster.storage.snapshot_store import SNAPSHOT_NAME, SnapshotStore
+from holdfast import wire
+from lab.bench import options
 from lab.loads.node_load import CycleLoad, fill, leading_node, single_config, until
 from lab.measuring.pauses import PauseMeter
 from lab.measuring.scratch import scratch_directory
 from lockstate.stored import snapshot
-from scripts.lib import processes
+from scripts.lib import ports, processes
 
 DESCRIPTION: Final = (
     "Fill one node (fsync on, in this process) with holds that have names, owners and leases of their own, "
@@ -40,6 +43,8 @@ GATHER_S: Final = 15.0
 """Seconds under load before the snapshot: a large node needs that to gather its memory after the last one."""
 FORKS: Final = 5
 RESTART_S_MAX: Final = 120.0
+ASK_S: Final = 0.05
+"""Seconds between two questions to a node that starts."""
 
 _ROWS: Final = (
     ("bytes_per_hold", "memory per hold", "{:.0f} B"),
@@ -54,33 +59,18 @@ _ROWS: Final = (
     ("decode_s", "decode", "{:.2f} s"),
     ("decode_step_worst_ms", "longest step of decoding", "{:.1f} ms"),
     ("restart_s", "restart of a node until it serves", "{:.2f} s"),
+    ("livez_first_s", "until it answers /livez", "{:.2f} s"),
+    ("livez_worst_s", "longest answer of /livez after that", "{:.2f} s"),
+    ("readyz_count", "how many percentages /readyz told meanwhile", "{:.0f}"),
     ("restart_entries", "entries in its journal behind the snapshot", "{:.0f}"),
 )
 
 
-def build_parser() -> argparse.ArgumentParser:
-    """Describe the command line."""
-    parser = argparse.ArgumentParser(
-        prog="scripts/bench snapshot",
-        description=DESCRIPTION,
-    )
-    add_arguments(parser)
-    return parser
-
-
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the flags of this benchmark."""
-    parser.add_argument(
-        "--holds", type=int, default=1_000_000, metavar="N", help="how many holds (default: 1000000)"
-    )
-    parser.add_argument(
-        "--disk",
-        type=Path,
-        default=Path("/var/tmp"),  # noqa: S108 - made with mkdtemp; unlike /tmp it is a real disk
-        metavar="DIR",
-        help="where the node keeps its data (default: /var/tmp)",
-    )
-    parser.add_argument("--json", action="store_true", help="print the figures as JSON")
+    options.add_number(parser, "--holds", 1_000_000, "how many holds")
+    options.add_disk(parser, "the node keeps its data")
+    options.add_json(parser)
 
 
 async def _node_figures(config: NodeConfig, holds: int) -> dict[str, float]:
@@ -171,23 +161,47 @@ def _fork_ms() -> float:
     return elapsed_s * 1000
 
 
-def _restart_s(config: NodeConfig) -> float:
-    """Return how long a node process takes from its start until it leads and serves."""
-    command = [sys.executable, "-m", "http_api", "--data-dir", str(config.data_dir), "--http", "127.0.0.1:0"]
+def _restart(config: NodeConfig) -> dict[str, float]:
+    """Start a node process; return how long it takes until it leads and serves, and how it answers before."""
+    (port,) = ports.reserve(1)
+    command = [sys.executable, "-m", "http_api", "--data-dir", str(config.data_dir)]
     began_s = time.monotonic()
-    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
-        assert process.stderr is not None
+    answered_s: list[float] = []
+    told: set[bytes] = set()
+    with subprocess.Popen([*command, "--http", f"{ports.HOST}:{port}"], stderr=subprocess.DEVNULL) as process:
         try:
-            seen: set[str] = set()
-            for line in process.stderr:
-                seen |= {word for word in ("event=ready", "is_leader=True") if word in line}
-                if len(seen) == 2:  # noqa: PLR2004 - both
-                    return time.monotonic() - began_s
-                if time.monotonic() - began_s > RESTART_S_MAX:
+            while True:
+                asked_s = time.monotonic()
+                if _answer(port, wire.LIVEZ)[0] == HTTPStatus.OK:
+                    answered_s.append(time.monotonic() - (asked_s if answered_s else began_s))
+                status, body = _answer(port, wire.READYZ)
+                if status == HTTPStatus.OK:  # it leads: it has no others
                     break
+                told |= set(re.findall(rb"read (\d+) %", body))
+                if process.poll() is not None or asked_s - began_s > RESTART_S_MAX:
+                    raise TimeoutError("the node did not serve in time")
+                time.sleep(ASK_S)
+            return {
+                "restart_s": time.monotonic() - began_s,
+                "livez_first_s": answered_s[0],
+                "livez_worst_s": max(answered_s[1:], default=0.0),
+                "readyz_count": len(told),
+            }
         finally:
             process.kill()
-    raise TimeoutError("the node did not serve in time")
+
+
+def _answer(port: int, path: str) -> tuple[int, bytes]:
+    """Return status and body of an answer; 0 if there is none."""
+    connection = http.client.HTTPConnection(ports.HOST, port, timeout=RESTART_S_MAX)
+    try:
+        connection.request("GET", path)
+        response = connection.getresponse()
+        return response.status, response.read()
+    except (OSError, http.client.HTTPException):
+        return 0, b""
+    finally:
+        connection.close()
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -197,7 +211,7 @@ def run(arguments: argparse.Namespace) -> int:
             config = dataclasses.replace(single_config(directory / "n1"), compact_entries=COMPACT_ENTRIES)
             with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
                 figures = runner.run(_node_figures(config, arguments.holds))
-            figures["restart_s"] = _restart_s(config)
+            figures |= _restart(config)
     except (OSError, AssertionError) as error:
         print(f"scripts/bench: {error}", file=sys.stderr)
         return 1
@@ -208,12 +222,3 @@ def run(arguments: argparse.Namespace) -> int:
         for key, title, form in _ROWS:
             print(f"{title:<50}{form.format(figures[key]):>12}")
     return 0
-
-
-def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command line; return the exit code."""
-    return run(build_parser().parse_args(argv))
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -7,20 +7,24 @@ would be used again.
 """
 
 import gc
+import itertools
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Final
 
 from http_api.__main__ import calm_collector
 from lab.loads.machine_feed import Feed
-from lockstate.words.commands import Acquire, Command
+from lockstate.words.commands import Acquire, Command, Numbered, ResumeStream
 from lockstate.words.limits import TTL_MS_MAX
 from lockstate.words.modes import Mode
 from scripts.lib import processes
 
-PLAIN, OWNED = "plain", "owned"
-"""Flat names and leases of their own; names of three parts, leases and owners of their own."""
+PLAIN, OWNED, STREAMED = "plain", "owned", "streamed"
+"""Flat names and leases of their own; names of three parts, leases and owners of their own; flat names on
+streams, as busy clients acquire them."""
+FRAME: Final = 256
+"""Commands of a frame of a stream."""
 
 
 def _plain(feed: Feed, count: int) -> Iterator[Command]:
@@ -29,7 +33,31 @@ def _plain(feed: Feed, count: int) -> Iterator[Command]:
         yield Acquire(f"job-{number}", Mode.EXCLUSIVE, *feed.new_hold_ids(), ttl_ms=TTL_MS_MAX)
 
 
-_KINDS: Final[dict[str, Callable[[Feed, int], Iterator[Command]]]] = {PLAIN: _plain, OWNED: Feed.hold}
+def _streamed(feed: Feed, count: int) -> Iterator[Iterable[Command]]:
+    """Yield frames of streams, which acquire flat names and acknowledge what came before."""
+    yield [ResumeStream(session_id) for session_id in feed.sessions]
+    following = dict.fromkeys(feed.sessions, 1)
+    turns = itertools.cycle(feed.sessions)
+    done = 0
+    while done < count:
+        # At last one lock in each session, so that nearly all outcomes are acknowledged.
+        size = max(min(FRAME, count - done - len(feed.sessions)), 1)
+        session_id = next(turns)
+        first = following[session_id]
+        acquires = tuple(
+            Acquire(f"job-{number}", Mode.EXCLUSIVE, *feed.new_hold_ids(), session_id=session_id)
+            for number in range(done, done + size)
+        )
+        acked = ((1, first - 1),) if first > 1 else ()
+        yield [Numbered(size, session_id, 1, first, acked, acquires)]
+        following[session_id], done = first + size, done + size
+
+
+_KINDS: Final[dict[str, Callable[[Feed, int], Iterable[Iterable[Command]]]]] = {
+    PLAIN: lambda feed, count: [_plain(feed, count)],
+    OWNED: lambda feed, count: [feed.hold(count)],
+    STREAMED: _streamed,
+}
 
 
 def bytes_per_lock(kind: str, count: int) -> float:
@@ -38,7 +66,8 @@ def bytes_per_lock(kind: str, count: int) -> float:
     calm_collector()
     gc.collect()
     before_bytes = processes.resident_bytes(os.getpid())
-    feed.apply_all(_KINDS[kind](feed, count))
+    for commands in _KINDS[kind](feed, count):
+        feed.apply_all(commands)
     held = feed.machine.counts()["holds"]
     if held != count:
         raise RuntimeError(f"{held} of {count} locks are held")

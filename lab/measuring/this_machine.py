@@ -3,13 +3,10 @@
 import os
 import platform
 import subprocess
-import sys
-import sysconfig
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
-SYSTEM_PREFIX: Final = "/usr"
-"""Where distributions put the Python of the system."""
+from lab.measuring import interpreters
 
 
 def describe(directory: Path) -> dict[str, Any]:
@@ -20,16 +17,9 @@ def describe(directory: Path) -> dict[str, Any]:
 
 
 def _interpreter() -> str:
-    """Return the version of Python, and whether it is slower than it could be.
-
-    Those of Linux distributions and of Docker's images are built with optimizations; those that tools compile
-    on the machine itself often are not, and a node takes a tenth to a quarter more time with them. That of
-    the system is taken for optimized: Debian's flags are those of a shared library that it builds beside it.
-    """
-    flags = sysconfig.get_config_var("CONFIG_ARGS") or ""
-    is_optimized = "--enable-optimizations" in flags or sys.base_prefix == SYSTEM_PREFIX
-    built = "" if is_optimized else ", built without optimizations"
-    return platform.python_version() + built
+    """Return the version of Python, and whether it is slower than it could be."""
+    how = "with" if interpreters.is_this_optimized() else "without"
+    return f"{platform.python_version()}, built {how} optimizations"
 
 
 def load() -> float:

@@ -29,12 +29,12 @@ class Used(NamedTuple):
         client_s = time.process_time() + _of_family(helpers)
         return cls(time.perf_counter(), _of_family(pids), client_s, machine_s())
 
-    def others_percent(self, before: "Used", ended_s: float = 0.0) -> float:
+    def others_percent(self, before: "Used", also_s: float = 0.0) -> float:
         """Return which share of all processors others used since `before`: the machine was not ours alone.
 
-        `ended_s` is what processes of ours used that began and ended meanwhile.
+        `also_s` is what further processes of ours used meanwhile.
         """
-        ours_s = self.nodes_s - before.nodes_s + self.client_s - before.client_s + ended_s
+        ours_s = self.nodes_s - before.nodes_s + self.client_s - before.client_s + also_s
         others_s = max(0.0, self.machine_s - before.machine_s - ours_s)
         return others_s / max(self.at_s - before.at_s, 1e-9) / (os.cpu_count() or 1) * 100
 

@@ -3,7 +3,7 @@
 import asyncio
 import time
 from collections.abc import Callable, Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
 import msgspec
 
@@ -11,9 +11,26 @@ from lab.loads.load import Tally, percentile_ms
 from lab.measuring.used import Used
 from lab.peers.closed_loop import begin, end
 from lab.peers.system import Way
+from scripts.lib import processes
 
 PROGRESS_S: Final = 5.0
 CONTENDED: Final = "peers-contended"
+
+
+class Test(NamedTuple):
+    """What was measured: only rows of the same test are compared."""
+
+    is_contended: bool
+    workers: int
+    is_beside_busy: bool
+
+    @property
+    def title(self) -> str:
+        """What it is called."""
+        if self.is_contended:
+            return f"One lock, {self.workers} waiters"
+        workers = f"{self.workers} worker{'s' if self.workers > 1 else ''}"
+        return f"Own locks, {workers}{', beside a busy processor' if self.is_beside_busy else ''}"
 
 
 class Row(msgspec.Struct, frozen=True, kw_only=True):
@@ -24,6 +41,8 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
     nodes: int
     is_contended: bool
     workers: int
+    is_beside_busy: bool = False
+    """Whether another process kept one processor busy meanwhile."""
     seconds: float
     cycles_per_s: float
     acquire_p50_ms: float
@@ -37,9 +56,9 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
     errors: list[str]
 
     @property
-    def test(self) -> tuple[bool, int]:
-        """What was measured: only rows of the same test are compared."""
-        return self.is_contended, self.workers
+    def test(self) -> Test:
+        """What was measured."""
+        return Test(self.is_contended, self.workers, self.is_beside_busy)
 
 
 async def step(
@@ -51,20 +70,21 @@ async def step(
     warm_up_s: float,
     seconds: float,
     progress: Callable[[str], None],
+    busy: int | None = None,
 ) -> Row:
-    """Run one step and return its figures. Raises OSError and StuckError."""
+    """Run one step, beside the process `busy` if there is one. Raises OSError and StuckError."""
     clients = await way.connect(workers)
     tally = Tally()
     try:
         names = [CONTENDED if way.is_contended else f"peers-{number}" for number in range(workers)]
         running = begin(tally, clients, names)
         await asyncio.sleep(warm_up_s)
-        before = Used.now(pids)
+        before, busy_before_s = Used.now(pids), _busy_s(busy)
         tally.begin()
         await _pass(seconds, tally, progress)
         # Counted at once: answers that come while /proc is read are not of this step.
         acquires_s, cycles = sorted(tally.acquires_s), len(tally.cycles_s)
-        after = Used.now(pids)
+        after, busy_after_s = Used.now(pids), _busy_s(busy)
         await end(tally, running)
     finally:
         for client in clients:
@@ -77,16 +97,21 @@ async def step(
         nodes=nodes,
         is_contended=way.is_contended,
         workers=workers,
+        is_beside_busy=busy is not None,
         seconds=round(elapsed_s, 3),
         cycles_per_s=cycles / elapsed_s,
         acquire_p50_ms=percentile_ms(acquires_s, 0.50),
         acquire_p99_ms=percentile_ms(acquires_s, 0.99),
         nodes_us_per_cycle=nodes_s / max(1, cycles) * 1e6,
         client_us_per_cycle=client_s / max(1, cycles) * 1e6,
-        others_percent=after.others_percent(before),
+        others_percent=after.others_percent(before, busy_after_s - busy_before_s),
         errors_count=tally.errors_count,
         errors=tally.errors,
     )
+
+
+def _busy_s(pid: int | None) -> float:
+    return 0.0 if pid is None else processes.cpu_s(pid)
 
 
 async def _pass(seconds: float, tally: Tally, progress: Callable[[str], None]) -> None:

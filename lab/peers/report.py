@@ -7,7 +7,7 @@ from typing import Any, Final
 import msgspec
 
 from lab.peers import ours
-from lab.peers.measure import Row
+from lab.peers.measure import Row, Test
 
 _OURS: Final = {ours.HTTP: "HTTP is", ours.STREAM: "stream is"}
 """The ways that all others are compared with, and the titles of these columns."""
@@ -29,7 +29,7 @@ def median(rows: Sequence[Row]) -> Row:
 
 def medians(rows: Iterable[Row]) -> list[Row]:
     """Return one row for each way and test, in the order in which they came first."""
-    found: dict[tuple[str, tuple[bool, int]], list[Row]] = {}
+    found: dict[tuple[str, Test], list[Row]] = {}
     for row in rows:
         found.setdefault((row.way, row.test), []).append(row)
     return [median(each) for each in found.values()]
@@ -37,7 +37,7 @@ def medians(rows: Iterable[Row]) -> list[Row]:
 
 def by_test(rows: Iterable[Row]) -> list[list[Row]]:
     """Return the rows of each test: own locks first, in the order in which they came first."""
-    found: dict[tuple[bool, int], list[Row]] = {}
+    found: dict[Test, list[Row]] = {}
     for row in rows:
         found.setdefault(row.test, []).append(row)
     return sorted(found.values(), key=lambda each: each[0].is_contended)
@@ -62,13 +62,8 @@ def table(rows: Sequence[Row]) -> list[str]:
 
 def _table(rows: Sequence[Row]) -> list[str]:
     """Return the table of one test."""
-    is_contended, workers = rows[0].test
-    title = (
-        f"One lock, {workers} waiters"
-        if is_contended
-        else f"Own locks, {workers} worker{'s' if workers > 1 else ''}"
-    )
-    counted = "grants/s" if is_contended else "cycles/s"
+    title = rows[0].test.title
+    counted = "grants/s" if rows[0].is_contended else "cycles/s"
     width = max(len(text) for text in (title, *(row.title for row in rows))) + 2
     titles = ["nodes", counted, "acquire p50", "p99 ms", "nodes us", "client us", "others %", *_OURS.values()]
     lines = [f"{title:<{width}}" + "".join(f"{text:>{_WIDTH + 1}}" for text in titles)]

@@ -1,12 +1,14 @@
 """Loading a snapshot: how many records at a time are added to a state."""
 
+from collections import Counter
 from collections.abc import Iterable
+from itertools import groupby
 from typing import Final
 
 import msgspec
 
+from lockstate.tables import marks
 from lockstate.tables.cells import Cell, size_of
-from lockstate.tables.marks import of_record
 from lockstate.tables.records import (
     NOTHING,
     Ask,
@@ -22,9 +24,9 @@ from lockstate.tables.records import (
     Ticket,
 )
 from lockstate.tables.state import Origin, State, claims_of_hold
-from lockstate.words.ids import SessionId, attempt_of
+from lockstate.words.ids import AttemptId, SessionId, attempt_of
 from lockstate.words.kinds import HoldKind
-from lockstate.words.modes import INTENT, UNIT, Claim, Scope
+from lockstate.words.modes import INTENT, UNIT, Scope
 from lockstate.words.results import Granted
 
 _LOCK: Final = HoldKind.LOCK
@@ -48,58 +50,102 @@ def load_semaphores(state: State, semaphores: Iterable[tuple[str, int]]) -> None
 def load_holds(state: State, holds: Iterable[Hold]) -> None:
     """Add holds with their claims and leases. Equal texts and numbers become one object, to save memory.
 
-    Of a plain lock, which nearly all of them are, every table gets here what `State.add_hold` would give it,
-    without a note of what has changed: its mark goes into the sum at once, and its intents are counted with
-    those of its siblings.
+    Plain locks, which nearly all of them are, are added together, as many as follow each other.
     """
-    sessions, is_counted = state.sessions, bool(state.owners or state.spaces)
-    by_id, locks, young, intents = state.holds, state.locks, state.names.young, state.intents
-    numbers: dict[int, int] = {}
-    below: dict[tuple[str, Claim], int] = {}
-    leased: list[Hold] = []
-    sums = 0
-    for hold in holds:
-        hold.attempt_id = attempt_of(hold.hold_id, hold.attempt_id)
-        hold.ttl_ms = ttl_ms = numbers.setdefault(hold.ttl_ms, hold.ttl_ms)
-        hold.since_ms = numbers.setdefault(hold.since_ms, hold.since_ms)
-        hold.expires_at_ms = numbers.setdefault(hold.expires_at_ms, hold.expires_at_ms)
-        session = None
-        if hold.session_id:
-            session = sessions[hold.session_id]
-            _share(session, hold)
-        name = hold.name
-        if (
-            not name
-            or name in locks
-            or hold.kind is not _LOCK
-            or hold.scope is not _NODE
-            or hold.permits
-            or hold.rare is not None
-            or (session is None and not ttl_ms)
-        ):
-            state.add_hold(hold, claims_of_hold(hold))
+    rows = list(holds)
+    _share_numbers(rows)
+    if all(map(_is_plain, rows)) and _load_plain(state, rows):
+        return
+    seen: set[str] = set()
+    for is_plain, run in groupby(rows, lambda hold: _is_plain(hold) and _is_new(state, hold.name, seen)):
+        if is_plain:
+            _load_plain(state, list(run))
             continue
+        for hold in run:
+            if hold.session_id:
+                _share(state.sessions[hold.session_id], hold)
+            state.add_hold(hold, claims_of_hold(hold))
+
+
+def _share_numbers(rows: list[Hold]) -> None:
+    """Let equal numbers be one object, and the id of an attempt that of its hold if it is the same text."""
+    numbers: dict[int, int] = {}
+    share = numbers.setdefault
+    ttls, begins = [hold.ttl_ms for hold in rows], [hold.since_ms for hold in rows]
+    ends = [hold.expires_at_ms for hold in rows]
+    shared = (map(share, each, each) for each in (ttls, begins, ends))
+    for hold, ttl_ms, since_ms, expires_at_ms in zip(rows, *shared, strict=True):
+        hold.ttl_ms = ttl_ms
+        hold.since_ms = since_ms
+        hold.expires_at_ms = expires_at_ms
+        hold_id = hold.hold_id
+        if hold.attempt_id == hold_id:
+            hold.attempt_id = AttemptId(hold_id)
+
+
+def _is_plain(hold: Hold) -> bool:
+    """Whether it is a hold of one name itself and nothing else, and has a deadline."""
+    return (
+        hold.rare is None
+        and not hold.permits
+        and hold.kind is _LOCK
+        and hold.scope is _NODE
+        and hold.name != ""
+        and (hold.ttl_ms > 0 or hold.session_id != "")
+    )
+
+
+def _is_new(state: State, name: str, seen: set[str]) -> bool:
+    """Whether nobody holds this name, nor a row that was asked about before."""
+    is_new = name not in seen and name not in state.locks
+    seen.add(name)
+    return is_new
+
+
+def _load_plain(state: State, rows: list[Hold]) -> bool:
+    """Add plain holds of new names: to each table what `State.add_hold` would, but a table at a time.
+
+    So there is no note of what has changed: marks go into the sum at once, and intents are counted with those
+    of siblings. Changes nothing and returns False if a name is held already, or by two of them.
+    """
+    fresh = {hold.name: Lock(hold.name, UNIT[hold.mode.place], 0, hold, NOTHING) for hold in rows}
+    if len(fresh) < len(rows) or not state.locks.keys().isdisjoint(fresh):
+        return False
+    by_id = state.holds
+    for hold in rows:
         by_id[hold.hold_id] = hold
-        sums += of_record(hold)
-        if is_counted:
+    if state.owners or state.spaces:
+        for hold in rows:
             state.count_hold(hold, 1)
-        place = hold.mode.place
-        locks[name] = lock = Lock(name, UNIT[place], 0, hold, NOTHING)
-        young.append(lock)
-        if name in intents:
-            state.claimed.both_count += 1
-        depth = name.count("/")
-        if depth:
-            parent = name.rpartition("/")[0], place + INTENT
-            below[parent] = below.get(parent, 0) + 1
-        if session is None:
-            leased.append(hold)
-        else:
-            session.claims_count += 1 + depth
-            session.add_hold(hold)
-    state.ledger.settled_sum += sums
+    state.locks.update(fresh)
+    state.names.young.extend(fresh.values())
+    state.claimed.both_count += len(state.intents.keys() & fresh.keys())
+    below = [(hold.name.rpartition("/")[0], hold.mode.place + INTENT) for hold in rows if "/" in hold.name]
+    state.claimed.add_intents(Counter(below))
+    leased = [hold for hold in rows if not hold.session_id]
+    if len(leased) < len(rows):
+        _join_sessions(state, [hold for hold in rows if hold.session_id])
+    ends = [hold.expires_at_ms for hold in leased]
+    for hold in leased:
+        hold.expires_at_ms = 0  # which the mark of a record leaves out
+    state.ledger.settled_sum += marks.sum_of_records(rows)
+    for hold, expires_at_ms in zip(leased, ends, strict=True):
+        hold.expires_at_ms = expires_at_ms
     state.deadlines.add_all(leased)
-    state.claimed.add_intents(below)
+    return True
+
+
+def _join_sessions(state: State, rows: list[Hold]) -> None:
+    """Let plain holds live with their sessions."""
+    sessions = state.sessions
+    for hold in rows:
+        session = sessions[hold.session_id]
+        _share(session, hold)
+        session.claims_count += 1 + hold.name.count("/")
+        if session.holds is NOTHING or session.by_owner is not None:
+            session.add_hold(hold)
+        else:
+            session.holds[hold.hold_id] = hold
 
 
 def _share(session: Session, record: Claimant) -> None:

@@ -104,16 +104,18 @@ class ClaimTable:
     def add_intents(self, below: Mapping[tuple[str, Claim], int]) -> None:
         """Count so many intents on each of these names, and as many on all names above it."""
         locks, intents = self.locks, self.intents
-        for (name, claim), number in below.items():
-            counts, above = UNIT[claim] * number, name
-            while above:
-                if above in intents:
-                    intents[above] += counts
+        while below:
+            above: dict[tuple[str, Claim], int] = {}
+            for (name, claim), number in below.items():
+                if name in intents:
+                    intents[name] += UNIT[claim] * number
                 else:
-                    intents[above] = counts
-                    if above in locks:
+                    intents[name] = UNIT[claim] * number
+                    if name in locks:
                         self.both_count += 1
-                above = above.rpartition("/")[0]
+                if parent := name.rpartition("/")[0]:
+                    above[parent, claim] = above.get((parent, claim), 0) + number
+            below = above
 
     def remove(self, claims: Claims, hold: Hold | None) -> Freed:
         """Take the claims back; return those that somebody waits for."""

@@ -2,6 +2,8 @@
 
 import heapq
 from collections.abc import Sequence
+from itertools import groupby
+from operator import mul
 from typing import Final
 
 import msgspec
@@ -108,14 +110,15 @@ class Deadlines:
     def add_all(self, records: Sequence[Timed]) -> None:
         """Add many records as `add` does, each with its mark at once."""
         self._count += len(records)
-        for record in records:
-            number = record.expires_at_ms >> _BUCKET_BITS
-            bucket = self._buckets.get(number)
-            if bucket is None:
-                bucket = self._add_bucket(number)
-            bucket.records[record.order] = record
+        # Neighbours mostly end together.
+        for number, run in groupby(records, lambda record: record.expires_at_ms >> _BUCKET_BITS):
+            bucket = self._buckets.get(number) or self._add_bucket(number)
+            bucket.records.update({record.order: record for record in run})
             bucket.keys = None
-        self._settled_sum += sum([_weight(record) * record.expires_at_ms for record in records])
+        # `_weight`, without the call.
+        weights = [record.order * _SPREAD & _WEIGHT_MASK for record in records]
+        ends = [record.expires_at_ms for record in records]
+        self._settled_sum += sum(map(mul, [weight ^ weight >> _FOLD_BITS for weight in weights], ends))
 
     def remove(self, record: Timed) -> None:
         """Take out `record`, which must be there with the deadline that it had when it was added."""

@@ -15,7 +15,7 @@ import pytest
 
 from lab.bench import peers
 from lab.loads.load import Tally
-from lab.peers import measure
+from lab.peers import measure, shares
 from lab.peers.closed_loop import Lean, Worker, end
 from lab.peers.redis import Redis
 from lab.peers.system import Running, System
@@ -226,10 +226,10 @@ async def test_a_node_that_dies_is_an_error(disk: Path) -> None:
     assert "connection lost" in row.errors[0]
 
 
-def started(system: System, disk: Path) -> subprocess.Popen[str]:
+def started(system: System, disk: Path, *options: str) -> subprocess.Popen[str]:
     """Start scripts/bench peers with one system, and return when workers are at work."""
     command = [sys.executable, "-P", "-m", "lab.bench.command", "peers", "--only", system.name]
-    command += ["--disk", str(disk), "--workers", "4", "--seconds", "600"]
+    command += ["--disk", str(disk), "--workers", "4", "--seconds", "600", *options]
     process = subprocess.Popen(
         command,
         env={**os.environ, "PYTHONPATH": str(ROOT)},
@@ -266,4 +266,36 @@ def test_an_interrupted_run_leaves_nothing(number: signal.Signals, system: Syste
         process.kill()
         process.stderr.close()
     wait_until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in family), "all have ended")
+    wait_until(lambda: not list(disk.iterdir()), "the data is removed")
+
+
+def groups() -> set[Path]:
+    """Return the control groups of runs."""
+    return set(shares.hierarchy().glob("holdfast-bench-*"))
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+def test_groups_of_an_interrupted_run_are_removed(number: signal.Signals, disk: Path) -> None:
+    """A server is in a group that limits it while it runs; however the run ends, the group is gone."""
+    system = Redis()
+    installed(system)
+    try:
+        with guardian.guarded():
+            shares.try_out(0.5)
+    except shares.NoGroupsError as error:
+        pytest.skip(str(error))
+    before = groups()
+    process = started(system, disk, "--share", "0.5")
+    assert process.stderr
+    try:
+        (group,) = groups() - before
+        servers = [int(line) for line in (group / "cgroup.procs").read_text().split()]
+        assert set(servers) < processes.family([process.pid])
+        assert "redis-server" in Path(f"/proc/{servers[0]}/cmdline").read_text()
+        process.send_signal(number)
+        assert process.wait(DEADLINE_S) == (-signal.SIGKILL if number == signal.SIGKILL else 130)
+    finally:
+        process.kill()
+        process.stderr.close()
+    wait_until(lambda: not group.exists(), "the group is removed")
     wait_until(lambda: not list(disk.iterdir()), "the data is removed")

@@ -36,9 +36,10 @@ def test_it_measures_and_tells(capsys: pytest.CaptureFixture[str], tmp_path: Pat
     figures = found["figures"]
     assert set(figures) == {key for key, _, _ in memory._ROWS}
     assert all(figure > 0 for figure in figures.values())
-    assert [bar["is_met"] for bar in found["bars"]] == [None] * 5
-    assert [bar["found"] for bar in found["bars"]][:2] == [
+    assert [bar["is_met"] for bar in found["bars"]] == [None] * 6
+    assert [bar["found"] for bar in found["bars"]][:3] == [
         figures["state_plain_bytes"],
+        figures["state_streamed_bytes"],
         figures["node_bytes"],
     ]
     assert 0 <= found["machine"]["others_percent"] <= 100
@@ -49,6 +50,7 @@ def test_bars_are_judged_with_all_locks_and_leases() -> None:
     """A figure at its bar meets it; with fewer leases only their pause is not judged."""
     good = {
         "state_plain_bytes": 600.0,
+        "state_streamed_bytes": 600.0,
         "node_bytes": 1024.0,
         "grow_worst_ms": 50.0,
         "write_worst_ms": 50.0,
@@ -59,10 +61,10 @@ def test_bars_are_judged_with_all_locks_and_leases() -> None:
     def met(figures: dict[str, float], locks: int, leases: int) -> list[bool | None]:
         return [bar["is_met"] for bar in memory._bars(figures, locks, leases)]
 
-    assert met(good, 1_000_000, 100_000) == [True] * 5
-    assert met(bad, 1_000_000, 100_000) == [False] * 5
-    assert met(good, 1_000_000, 99_999) == [True, True, True, True, None]
-    assert met(good, 999_999, 100_000) == [None] * 5
+    assert met(good, 1_000_000, 100_000) == [True] * 6
+    assert met(bad, 1_000_000, 100_000) == [False] * 6
+    assert met(good, 1_000_000, 99_999) == [True] * 5 + [None]
+    assert met(good, 999_999, 100_000) == [None] * 6
 
 
 def test_more_memory_for_a_lock_is_seen() -> None:

@@ -54,5 +54,7 @@ def _handlers() -> Iterator[None]:
 @pytest.mark.usefixtures("_handlers")
 def test_sigterm_in_a_callback_of_the_loop_ends_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
     """SIGTERM while bytes are received ends the run, although the loop catches what callbacks raise."""
-    monkeypatch.setitem(bench._WITHOUT_CLUSTER, "machine", run)
+    monkeypatch.setitem(
+        bench._WITHOUT_CLUSTER, "machine", bench._WITHOUT_CLUSTER["machine"]._replace(run=run)
+    )
     assert bench.main(["machine"]) == 130

@@ -103,6 +103,32 @@ def test_numbers_of_workers_are_apart() -> None:
     assert plot.svg(rows, []).count('class="title"') == 3
 
 
+def test_a_step_beside_a_busy_processor_is_apart() -> None:
+    """It is compared with others of its kind only, and its title says so."""
+    beside = row("etcd-grpc", 250.0, workers=1, is_beside_busy=True)
+    rows = [row("holdfast-http", 500.0, workers=1), beside]
+    assert report.ratios(rows, beside) == {}
+    assert [each[0].test.title for each in report.by_test(rows)] == [
+        *("Own locks, 1 worker", "Own locks, 1 worker, beside a busy processor"),
+    ]
+
+
+def test_the_latency_of_one_worker_is_drawn() -> None:
+    """Each row has two bars, the 99th percentile pale behind the median, to the scale of the longest."""
+    rows = [
+        row("holdfast-http", 800.0, workers=1, acquire_p50_ms=0.5, acquire_p99_ms=1.0),
+        row("redis", 900.0, workers=1, acquire_p50_ms=0.25, acquire_p99_ms=2.0),
+    ]
+    root = ET.fromstring(plot.svg(rows, []))  # noqa: S314 - we have written it
+    space = "{http://www.w3.org/2000/svg}"
+    bars = [(bar.attrib["class"], float(bar.attrib["width"]) / 330) for bar in root.findall(f"{space}rect")]
+    assert [kind for kind, _ in bars] == ["ours", "ours p99", "peer", "peer p99"]
+    assert [length for _, length in bars] == pytest.approx([0.25, 0.5, 0.125, 1.0], abs=0.01)
+    texts = [element.text for element in root.findall(f"{space}text")]
+    assert texts[0] == "Own locks, 1 worker: how long an acquire takes (pale: 99th percentile)"
+    assert "0.50 ms, p99 1.00 ms" in texts
+
+
 def test_rounds_become_medians() -> None:
     """Of several rounds each figure is the median, errors are added, and own and contended stay apart."""
     rounds = [

@@ -11,6 +11,7 @@ import pytest
 
 from lab.bench import command as bench
 from lab.bench import peers, smoke
+from lab.peers import shares
 from lab.peers.system import Running, Way
 from scripts.lib import guardian
 from scripts.local_cluster import ClusterFailure
@@ -99,11 +100,36 @@ def test_the_exit_code_tells_of_errors(
     assert measured(tmp_path, fake) == code
 
 
+def test_without_control_groups_nothing_is_started(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A share that nobody can be held to is an error before the first system is started."""
+    monkeypatch.setattr(shares, "hierarchy", lambda: tmp_path / "missing")
+    with pytest.raises(shares.NoGroupsError, match="cannot be made or written"):
+        measured(tmp_path, Fake("one", way(Echo())), options=["--share", "0.3"])
+
+
+def test_one_worker_is_measured_beside_a_busy_processor(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """With `--busy` own locks have a further step with one worker, and a contended lock has none."""
+    fake = Fake("one", way(Echo()), way(Echo(), is_contended=True))
+    assert measured(tmp_path, fake, options=["--busy", "--json", str(tmp_path / "found.json")]) == 0
+    output = capsys.readouterr()
+    assert "Echo, own locks, beside a busy processor: 1 workers" in output.err
+    assert "Own locks, 1 worker, beside a busy processor" in output.out
+    assert "all clients run on Python " in output.out
+    rows = json.loads((tmp_path / "found.json").read_text())["rows"]
+    assert [(row["workers"], row["is_beside_busy"]) for row in rows] == [(4, False), (2, False), (1, True)]
+
+
 def test_options_are_checked(capsys: pytest.CaptureFixture[str]) -> None:
     """Unknown systems and too many workers are refused; systems run in their own order."""
     assert [each.name for each in parse("--only", "redis,holdfast").only] == ["holdfast", "redis"]
     assert len(parse().only) == 5
     assert (parse().workers, parse("--workers", "1,256").workers) == ((256,), (1, 256))
+    assert (parse().share, parse("--share", "0.3").share, parse("--busy").busy) == (None, 0.3, True)
+    for share in ("0", "0.001", "-1", "1000", "nan"):
+        with pytest.raises(SystemExit):
+            parse("--share", share)
     for wrong in (["--only", "memcached"], ["--workers", "513"], ["--workers", "1,0"], ["--waiters=-1"]):
         with pytest.raises(SystemExit):
             parse(*wrong)

@@ -241,8 +241,15 @@ def test_a_state_of_many_groups_is_sound(monkeypatch: pytest.MonkeyPatch, group_
     assert restored.locks("", "", 1000) == driver.machine.locks("", "", 1000)
 
 
-def test_a_loaded_state_is_counted_as_the_one_that_was_stored() -> None:
-    """Records of names that are held or only stand above, intents, claims of sessions, deadlines, marks."""
+@pytest.mark.parametrize("group_rows", [1, 4, 1000])
+def test_a_loaded_state_is_counted_as_the_one_that_was_stored(
+    monkeypatch: pytest.MonkeyPatch, group_rows: int
+) -> None:
+    """Records of names that are held or only stand above, intents, claims of sessions, deadlines, marks.
+
+    So it is where plain holds are among others, or none is.
+    """
+    monkeypatch.setattr(snapshot, "GROUP_ROWS", group_rows)
     driver = MachineDriver()
     driver.open("ann")
     session_id = SessionId("ann")
@@ -251,7 +258,8 @@ def test_a_loaded_state_is_counted_as_the_one_that_was_stored() -> None:
     driver.granted("s/t", mode=SHARED)
     driver.granted("s/t", mode=SHARED, session_id=session_id)
     driver.granted("s", mode=SHARED)
-    for number in range(3):
+    driver.granted("s/u", session_id=session_id, scope=SUBTREE)
+    for number in range(5):
         driver.granted(f"k/{number}")
     state = driver.machine.state
     loaded = snapshot.decode(snapshot.encode(state))
@@ -261,6 +269,9 @@ def test_a_loaded_state_is_counted_as_the_one_that_was_stored() -> None:
     assert {name: (lock.held, lock.holders_count) for name, lock in loaded.locks.items()} == {
         name: (lock.held, lock.holders_count) for name, lock in state.locks.items()
     }
+    holders = [[*each.locks["s/t"].holders] for each in (loaded, state)]
+    assert holders[0] == holders[1]
+    assert len(holders[0]) == 2
     assert loaded.claimed.both_count == state.claimed.both_count > 0
     counts = [each.sessions[session_id].claims_count for each in (loaded, state)]
     assert counts[0] == counts[1]
