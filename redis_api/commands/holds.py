@@ -9,9 +9,8 @@ Meanwhile nobody has seen the hold, since a key that is a cell is read as one.
 """
 
 import logging
-from collections.abc import Awaitable, Callable, Iterator, Sequence
-from contextlib import contextmanager
-from functools import partial
+from collections.abc import Awaitable, Sequence
+from functools import lru_cache, partial
 from typing import Final
 
 from cluster.errors import ClusterError, OutcomeUnknown
@@ -20,14 +19,9 @@ from lockapi import rights_needed
 from lockapi.gateway import Gateway
 from lockapi.problems import ProblemError
 from lockapi.requests.fields import UNSET, check_name
-from lockapi.requests.locks import (
-    AcquireRequest,
-    ReleaseHoldRequest,
-    ReleaseRequest,
-    RenewRequest,
-    addition,
-)
+from lockapi.requests.locks import ReleaseHoldRequest, RenewRequest, addition, ending, lasting, taking
 from lockstate.machine import LockMachine
+from lockstate.words.commands import ReleaseByValue, RenewByValue
 from lockstate.words.ids import HoldId, OwnerName
 from lockstate.words.kinds import HoldKind
 from lockstate.words.results import Granted, HoldView, Released, Renewed
@@ -50,12 +44,20 @@ _SAME_VALUE: Final = (
     " node of this cluster for a server of its own (Redlock), and gets no majority: give it one address"
 )
 
+_NAMES_KEPT_MAX: Final = 4096
+"""Names that are kept, 6 MB at most: who takes a lock releases it, and comes again."""
+
 logger = logging.getLogger("redis_api")
 
 
 def name_of(client: Client, key: bytes) -> str:
     """Return the name of the lock that a key is. Raises ProblemError if it is too long."""
-    name = spelled.name_of(client.database, key)
+    return _name_of(client.database, key)
+
+
+@lru_cache(_NAMES_KEPT_MAX)
+def _name_of(database: int, key: bytes) -> str:
+    name = spelled.name_of(database, key)
     check_name("key", name)
     return name
 
@@ -76,9 +78,9 @@ async def take(client: Client, key: bytes, value: bytes, ttl_ms: int | None) -> 
     known = Key(client.principal, name, text, ttl_ms is None)
     if await adopt_left(client, known, value, ttl_ms) is not None:
         return True
-    command = _asked(client, known, ttl_ms).command()
+    command = taking(name, text, OwnerName(client.owner), ttl_ms)
     attempt = client.attempt = begin_attempt(client, known, value, command.hold_id)
-    with _outcome_of(client, attempt, value):
+    with _Settling(client, attempt, value):
         await client.gateway.submit(command, Granted, client.timeout_s)
     return attempt.has_hold
 
@@ -88,49 +90,55 @@ def begin_take(client: Client, key: bytes, value: bytes, ttl_ms: int) -> Started
     known = Key(client.principal, name_of(client, key), spelled.value_text(value), is_endless=False)
     if client.face.left.has_left(known) or _is_cell(client, known.name):
         return None
-    command, gateway = _asked(client, known, ttl_ms).command(), client.gateway
+    command, gateway = taking(known.name, known.value, OwnerName(client.owner), ttl_ms), client.gateway
     begun = gateway.begin(command, client.timeout_s, client.lane)
     attempt = begin_attempt(client, known, value, command.hold_id)
 
     def finish() -> Reply:
-        with _outcome_of(client, attempt, value):
+        with _Settling(client, attempt, value):
             gateway.outcome(command, begun, Granted)
         return OK if attempt.has_hold else None
 
     return Started(begun, finish, attempt)
 
 
-def _asked(client: Client, known: Key, ttl_ms: int | None) -> AcquireRequest:
-    """Return the request that takes a lock."""
-    request = AcquireRequest(name=known.name, value=known.value, owner=OwnerName(client.owner))
-    if ttl_ms is None:
-        request.no_deadline = True
-    else:
-        request.ttl_ms = ttl_ms
-    return request
+class _Settling:
+    """Settles an attempt by what its block raises. A lock that somebody else has is not an error."""
 
+    __slots__ = ("_attempt", "_client", "_value")
 
-@contextmanager
-def _outcome_of(client: Client, attempt: Attempt, value: bytes) -> Iterator[None]:
-    """Settle an attempt by what the block raises. A lock that somebody else has is not an error."""
-    is_granted = False
-    try:
-        yield
-        is_granted = not gave_way(client, attempt)
-    except OutcomeUnknown:
-        attempt.give_back()
-        raise
-    except ProblemError as problem:
-        if attempt.key.is_endless and problem.code == "invalid-request":
+    def __init__(self, client: Client, attempt: Attempt, value: bytes) -> None:
+        self._client, self._attempt, self._value = client, attempt, value
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, _: object, error: BaseException | None, trace: object) -> bool:
+        client, attempt = self._client, self._attempt
+        is_granted = is_in_the_way = False
+        try:
+            if error is None:
+                is_granted = not gave_way(client, attempt)
+            elif isinstance(error, OutcomeUnknown):
+                attempt.give_back()
+            elif isinstance(error, ProblemError):
+                is_in_the_way = self._is_in_the_way(error)
+        finally:
+            attempt.settle(is_granted=is_granted)
+        if is_granted:
+            client.took(attempt.key.name, attempt.hold_id)
+        return is_in_the_way
+
+    def _is_in_the_way(self, problem: ProblemError) -> bool:
+        """Whether somebody has the lock. Raises ProblemError with advice, where there is some."""
+        key = self._attempt.key
+        if key.is_endless and problem.code == "invalid-request":
             advice = "give it a time: PX, or lock(..., timeout=30) in redis-py"
             raise ProblemError(problem.code, f"{problem.detail}; {advice}") from None
         if problem.code not in IN_THE_WAY:
-            raise
-        _tell_same_value(client, attempt.key.name, attempt.key.value, value)
-    finally:
-        attempt.settle(is_granted=is_granted)
-    if is_granted:
-        client.took(attempt.key.name, attempt.hold_id)
+            return False
+        _tell_same_value(self._client, key.name, key.value, self._value)
+        return True
 
 
 def begin_attempt(
@@ -242,47 +250,42 @@ async def run(client: Client, script: Script, keys: Sequence[bytes], args: Seque
     return done
 
 
-Change = ReleaseRequest | RenewRequest
+Change = ReleaseByValue | RenewByValue
 """What is done with the hold that has a value, in one step."""
+_GIVES: Final[dict[type[Change], type[Released | Renewed]]] = {ReleaseByValue: Released, RenewByValue: Renewed}
 
 
 def begin_run(client: Client, script: Script, keys: Sequence[bytes], args: Sequence[bytes]) -> Started | None:
     """Begin what a script means; return None if that takes more than one step. Raises as `run`."""
     name, text = name_of(client, keys[0]), spelled.value_text(args[0])
-    request = None if script.signals or _is_cell(client, name) else _one_step(script, name, text, args)
-    if request is None:
+    change = None if script.signals or _is_cell(client, name) else _one_step(script, name, text, args)
+    if change is None:
         return None
     gateway = client.gateway
-    if isinstance(request, ReleaseRequest):
-        release = request.command()
-        begun = gateway.begin(release, client.timeout_s, client.lane)
-        said = partial(
-            _said, client, script, name, args[0], lambda: gateway.outcome(release, begun, Released)
-        )
-    else:
-        renew = request.command(HoldKind.LOCK)
-        begun = gateway.begin(renew, client.timeout_s, client.lane)
-        said = partial(_said, client, script, name, args[0], lambda: gateway.outcome(renew, begun, Renewed))
-    return Started(begun, said)
+    begun = gateway.begin(change, client.timeout_s, client.lane)
+
+    def finish() -> Reply:
+        try:
+            gateway.outcome(change, begun, _GIVES[change.__class__])
+        except ProblemError as problem:
+            if problem.code not in _OVER:
+                raise
+            _check_no_cell(client, name, args[0])
+            return script.other
+        return script.done
+
+    return Started(begun, finish)
 
 
-def _said(client: Client, script: Script, name: str, value: bytes, outcome: Callable[[], object]) -> int:
-    """Return what a script about a value returns whose change has this outcome.
+def _check_no_cell(client: Client, name: str, value: bytes) -> None:
+    """Refuse a script that found no hold if its key is a string with the value. Raises CommandRefused.
 
-    Raises ProblemError, ClusterError.
+    It was none, as far as this node knew, when the script was begun; what is behind it has begun.
     """
-    try:
-        outcome()
-    except ProblemError as problem:
-        if problem.code not in _OVER:
-            raise
-        cell = client.gateway.node.machine.cell(name.encode())
-        found = None if cell is None else cell_values.decode(cell.value)
-        if isinstance(found, tuple) or found == value:
-            # It was none, as far as this node knew, when the script was begun; what is behind it has begun.
-            raise CommandRefused("the key has become a string: run the script again", "TRYAGAIN") from None
-        return script.other
-    return script.done
+    cell = client.gateway.node.machine.cell(name.encode())
+    found = None if cell is None else cell_values.decode(cell.value)
+    if isinstance(found, tuple) or found == value:
+        raise CommandRefused("the key has become a string: run the script again", "TRYAGAIN") from None
 
 
 def _is_cell(client: Client, name: str) -> bool:
@@ -292,9 +295,9 @@ def _is_cell(client: Client, name: str) -> bool:
 
 async def _run_on_lock(client: Client, script: Script, name: str, text: str, args: Sequence[bytes]) -> int:
     """Do what a script means with the hold of a name that has a value. Raises ProblemError, ClusterError."""
-    request = _one_step(script, name, text, args)
-    if request is not None:
-        return await _changed(client, script, request)
+    change = _one_step(script, name, text, args)
+    if change is not None:
+        return await _changed(client, script, change)
     held = await _held_with(client, name, text)
     if held is None:
         return script.other
@@ -322,17 +325,11 @@ def _one_step(script: Script, name: str, text: str, args: Sequence[bytes]) -> Ch
 
 def _expiry(name: str, text: str, ttl_ms: int) -> Change:
     """Let the hold with a value last so long from now on, or end now if that is nothing."""
-    if ttl_ms <= 0:
-        return ReleaseRequest(name=name, value=text)
-    return RenewRequest(name=name, value=text, ttl_ms=ttl_ms, exact=True)
+    return ending(name, text) if ttl_ms <= 0 else lasting(name, text, ttl_ms)
 
 
-async def _changed(client: Client, script: Script, request: Change) -> int:
-    changing: Awaitable[object]
-    if isinstance(request, ReleaseRequest):
-        changing = client.gateway.submit(request.command(), Released, client.timeout_s)
-    else:
-        changing = client.gateway.submit(request.command(HoldKind.LOCK), Renewed, client.timeout_s)
+async def _changed(client: Client, script: Script, change: Change) -> int:
+    changing = client.gateway.submit(change, _GIVES[change.__class__], client.timeout_s)
     return script.other if await _is_over(changing) else script.done
 
 
