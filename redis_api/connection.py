@@ -97,7 +97,6 @@ class RedisConnection(asyncio.Protocol):
         """Take bytes, and carry out the commands in them."""
         if self._is_ending:
             return
-        self._place.heard()
         self._parser.feed(data)
         if self._parser.held_bytes > HELD_BYTES_MAX and not self._is_paused:
             self._is_paused = True
@@ -105,6 +104,8 @@ class RedisConnection(asyncio.Protocol):
             if self._client.is_waiting:
                 self._refuse(Failure("ERR", BEHIND_A_WAIT))
         self._go_on()
+        if not self._is_busy:
+            self._place.heard()
 
     def _next(self) -> list[bytes] | None:
         """Return the next command that has come as a whole; none once the connection ends.
@@ -148,8 +149,9 @@ class RedisConnection(asyncio.Protocol):
 
     def _has_begun(self, words: list[bytes]) -> bool:
         """Begin a command, unless it has to be carried out alone."""
-        self._is_busy = True
-        self._place.begin()
+        if not self._is_busy:
+            self._is_busy = True
+            self._place.begin()
         started = self._commands.begin(self._client, words)
         if started is None:
             return False
@@ -189,7 +191,10 @@ class RedisConnection(asyncio.Protocol):
         self._write(replies, attempts)
         if not self._under_way:
             self._is_all_answered.set()
-        self._go_on()
+        if self._parser.held_bytes:
+            self._go_on()
+        elif self._task is None:
+            self._rest()
 
     def _write(self, replies: list[bytes], attempts: list[Attempt]) -> None:
         """Write replies, and say of each attempt whether its client could hear of it; empty both."""

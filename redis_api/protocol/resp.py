@@ -82,6 +82,8 @@ Reply = (
 """What answers a command; a str is a bulk string of text."""
 
 OK: Final = Status("OK")
+_OK: Final = b"+OK\r\n"
+"""It once more, as it is sent."""
 NO_LIST: Final = NoList()
 
 
@@ -230,6 +232,8 @@ class CommandParser:
 
 def encode(reply: Reply, protocol: int) -> bytes:
     """Return the bytes of a reply to a client that speaks version 2 or 3."""
+    if reply is OK:
+        return _OK
     match reply:
         case None | NoList():
             if protocol == 3:  # noqa: PLR2004 - versions of RESP
