@@ -24,10 +24,9 @@ HELD_BYTES_MAX: Final = 64 * 1024
 """Bytes of commands that wait for the one before them; then reading stops."""
 TURN_COUNT: Final = 8
 """Commands that one connection has carried out before others have their turn: many are over at once."""
-BEGIN_COUNT: Final = 64
-"""Commands that one connection begins before others have their turn."""
 WINDOW_COUNT: Final = 256
-"""Commands of one connection that are under way at a time; more wait until the first ones are answered."""
+"""Commands of one connection that are under way at a time; more wait until the first ones are answered. All of
+them may be begun in one turn, which takes a few milliseconds: so they share an entry, and what that costs."""
 UNREAD_S: Final = 30.0
 """Seconds in which a client has to read its replies when many are unread."""
 
@@ -69,7 +68,7 @@ class RedisConnection(asyncio.Protocol):
         self._is_all_answered = asyncio.Event()
         """Set while nothing is under way."""
         self._is_all_answered.set()
-        self._begins_later = self._answers_later = self._is_busy = False
+        self._answers_later = self._is_busy = False
         self._unread: asyncio.TimerHandle | None = None
         self._can_write = asyncio.Event()
         self._can_write.set()
@@ -123,16 +122,13 @@ class RedisConnection(asyncio.Protocol):
     # -- what is begun without waiting ----------------------------------------------------------------------
 
     def _go_on(self) -> None:
-        """Begin what has come, unless that is going to happen anyhow."""
-        if self._task is None and not self._begins_later:
+        """Begin what has come, unless something is carried out alone: then that goes on with it."""
+        if self._task is None:
             self._begin()
 
     def _begin(self) -> None:
         """Begin what has come as long as it needs only its place in the log; let a task do the rest."""
-        self._begins_later = False
-        for _ in range(BEGIN_COUNT):
-            if len(self._under_way) >= WINDOW_COUNT or not self._can_write.is_set():
-                return
+        while len(self._under_way) < WINDOW_COUNT and self._can_write.is_set():
             try:
                 words = self._next()
             except ProtocolError as error:
@@ -144,8 +140,6 @@ class RedisConnection(asyncio.Protocol):
             if not self._has_begun(words):
                 self._do_alone(self._work(words))
                 return
-        self._begins_later = True
-        asyncio.get_running_loop().call_soon(self._begin)
 
     def _has_begun(self, words: list[bytes]) -> bool:
         """Begin a command, unless it has to be carried out alone."""
