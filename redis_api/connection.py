@@ -122,13 +122,8 @@ class RedisConnection(asyncio.Protocol):
     # -- what is begun without waiting ----------------------------------------------------------------------
 
     def _go_on(self) -> None:
-        """Begin what has come, unless something is carried out alone: then that goes on with it."""
-        if self._task is None:
-            self._begin()
-
-    def _begin(self) -> None:
         """Begin what has come as long as it needs only its place in the log; let a task do the rest."""
-        while len(self._under_way) < WINDOW_COUNT and self._can_write.is_set():
+        while self._task is None and len(self._under_way) < WINDOW_COUNT and self._can_write.is_set():
             try:
                 words = self._next()
             except ProtocolError as error:
@@ -139,6 +134,7 @@ class RedisConnection(asyncio.Protocol):
                 return
             if not self._has_begun(words):
                 self._do_alone(self._work(words))
+            elif not self._parser.held_bytes:
                 return
 
     def _has_begun(self, words: list[bytes]) -> bool:

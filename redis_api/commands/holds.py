@@ -22,7 +22,7 @@ from lockapi.requests.fields import UNSET, check_name
 from lockapi.requests.locks import ReleaseHoldRequest, RenewRequest, addition, ending, lasting, taking
 from lockstate.machine import LockMachine
 from lockstate.words.commands import ReleaseByValue, RenewByValue
-from lockstate.words.ids import HoldId, OwnerName
+from lockstate.words.ids import HoldId
 from lockstate.words.kinds import HoldKind
 from lockstate.words.results import Granted, HoldView, Released, Renewed
 from redis_api.keys import cell_values, known_scripts
@@ -78,67 +78,60 @@ async def take(client: Client, key: bytes, value: bytes, ttl_ms: int | None) -> 
     known = Key(client.principal, name, text, ttl_ms is None)
     if await adopt_left(client, known, value, ttl_ms) is not None:
         return True
-    command = taking(name, text, OwnerName(client.owner), ttl_ms)
+    command = taking(name, text, client.owner, ttl_ms)
     attempt = client.attempt = begin_attempt(client, known, value, command.hold_id)
-    with _Settling(client, attempt, value):
+    try:
         await client.gateway.submit(command, Granted, client.timeout_s)
-    return attempt.has_hold
+    except BaseException as error:  # noqa: BLE001 - raised again
+        _fail(client, attempt, value, error)
+        return False
+    return _is_taken(client, attempt)
 
 
 def begin_take(client: Client, key: bytes, value: bytes, ttl_ms: int) -> Started | None:
     """Begin to take a lock; return None if it is to be looked at first. Raises as `take`."""
-    known = Key(client.principal, name_of(client, key), spelled.value_text(value), is_endless=False)
+    gateway = client.gateway
+    known = Key(gateway.principal.name, name_of(client, key), spelled.value_text(value), is_endless=False)
     if client.face.left.has_left(known) or _is_cell(client, known.name):
         return None
-    command, gateway = taking(known.name, known.value, OwnerName(client.owner), ttl_ms), client.gateway
+    command = taking(known.name, known.value, client.owner, ttl_ms)
     begun = gateway.begin(command, client.timeout_s, client.lane)
     attempt = begin_attempt(client, known, value, command.hold_id)
 
     def finish() -> Reply:
-        with _Settling(client, attempt, value):
+        try:
             gateway.outcome(command, begun, Granted)
-        return OK if attempt.has_hold else None
+        except (ProblemError, ClusterError) as error:
+            _fail(client, attempt, value, error)
+            return None
+        return OK if _is_taken(client, attempt) else None
 
     return Started(begun, finish, attempt)
 
 
-class _Settling:
-    """Settles an attempt by what its block raises. A lock that somebody else has is not an error."""
+def _is_taken(client: Client, attempt: Attempt) -> bool:
+    """Settle an attempt that was granted a hold; return whether the client has it now."""
+    is_granted = not gave_way(client, attempt)
+    attempt.settle(is_granted=is_granted)
+    if is_granted:
+        client.took(attempt.key.name, attempt.hold_id)
+    return is_granted
 
-    __slots__ = ("_attempt", "_client", "_value")
 
-    def __init__(self, client: Client, attempt: Attempt, value: bytes) -> None:
-        self._client, self._attempt, self._value = client, attempt, value
-
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(self, _: object, error: BaseException | None, trace: object) -> bool:
-        client, attempt = self._client, self._attempt
-        is_granted = is_in_the_way = False
-        try:
-            if error is None:
-                is_granted = not gave_way(client, attempt)
-            elif isinstance(error, OutcomeUnknown):
-                attempt.give_back()
-            elif isinstance(error, ProblemError):
-                is_in_the_way = self._is_in_the_way(error)
-        finally:
-            attempt.settle(is_granted=is_granted)
-        if is_granted:
-            client.took(attempt.key.name, attempt.hold_id)
-        return is_in_the_way
-
-    def _is_in_the_way(self, problem: ProblemError) -> bool:
-        """Whether somebody has the lock. Raises ProblemError with advice, where there is some."""
-        key = self._attempt.key
-        if key.is_endless and problem.code == "invalid-request":
-            advice = "give it a time: PX, or lock(..., timeout=30) in redis-py"
-            raise ProblemError(problem.code, f"{problem.detail}; {advice}") from None
-        if problem.code not in IN_THE_WAY:
-            return False
-        _tell_same_value(self._client, key.name, key.value, self._value)
-        return True
+def _fail(client: Client, attempt: Attempt, value: bytes, error: BaseException) -> None:
+    """Settle an attempt that got nothing, and raise why, unless a lock is held: that is not an error."""
+    attempt.settle(is_granted=False)
+    if isinstance(error, OutcomeUnknown):
+        attempt.give_back()
+    if not isinstance(error, ProblemError):
+        raise error
+    key = attempt.key
+    if key.is_endless and error.code == "invalid-request":
+        advice = "give it a time: PX, or lock(..., timeout=30) in redis-py"
+        raise ProblemError(error.code, f"{error.detail}; {advice}") from None
+    if error.code not in IN_THE_WAY:
+        raise error
+    _tell_same_value(client, key.name, key.value, value)
 
 
 def begin_attempt(
@@ -290,7 +283,7 @@ def _check_no_cell(client: Client, name: str, value: bytes) -> None:
 
 def _is_cell(client: Client, name: str) -> bool:
     """Whether a name is a cell in what this node has applied."""
-    return client.gateway.node.machine.cell(name.encode()) is not None
+    return name.encode() in client.gateway.node.machine.state.cells
 
 
 async def _run_on_lock(client: Client, script: Script, name: str, text: str, args: Sequence[bytes]) -> int:
