@@ -25,8 +25,8 @@ HELD_BYTES_MAX: Final = 64 * 1024
 TURN_COUNT: Final = 8
 """Commands that one connection has carried out before others have their turn: many are over at once."""
 WINDOW_COUNT: Final = 256
-"""Commands of one connection that are under way at a time; more wait until the first ones are answered. All of
-them may be begun in one turn, which takes a few milliseconds: so they share an entry, and what that costs."""
+"""Commands of one connection that are under way at a time; more wait until the first ones are answered. All
+may be begun in one turn, which takes a few milliseconds: so they share an entry, and what an entry costs."""
 UNREAD_S: Final = 30.0
 """Seconds in which a client has to read its replies when many are unread."""
 

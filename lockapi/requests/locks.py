@@ -266,6 +266,10 @@ class RenewRequest(OfHold, kw_only=True):
         return commands.Renew(hold_id, ttl_ms, self.checked_id(), kind, self.exact)
 
 
+ByValue = commands.ReleaseByValue | commands.RenewByValue
+"""What is done with the hold of a lock that is known by its value."""
+
+
 def taking(name: str, value: str, owner: OwnerName, ttl_ms: int | None) -> commands.Acquire:
     """Return the command that takes a lock with a value: for so long, for None without a deadline.
 

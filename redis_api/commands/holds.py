@@ -19,9 +19,16 @@ from lockapi import rights_needed
 from lockapi.gateway import Gateway
 from lockapi.problems import ProblemError
 from lockapi.requests.fields import UNSET, check_name
-from lockapi.requests.locks import ReleaseHoldRequest, RenewRequest, addition, ending, lasting, taking
+from lockapi.requests.locks import (
+    ByValue,
+    ReleaseHoldRequest,
+    RenewRequest,
+    addition,
+    ending,
+    lasting,
+    taking,
+)
 from lockstate.machine import LockMachine
-from lockstate.words.commands import ReleaseByValue, RenewByValue
 from lockstate.words.ids import HoldId
 from lockstate.words.kinds import HoldKind
 from lockstate.words.results import Granted, HoldView, Released, Renewed
@@ -101,7 +108,7 @@ def begin_take(client: Client, key: bytes, value: bytes, ttl_ms: int) -> Started
     def finish() -> Reply:
         try:
             gateway.outcome(command, begun, Granted)
-        except (ProblemError, ClusterError) as error:
+        except Exception as error:  # noqa: BLE001 - raised again
             _fail(client, attempt, value, error)
             return None
         return OK if _is_taken(client, attempt) else None
@@ -243,9 +250,8 @@ async def run(client: Client, script: Script, keys: Sequence[bytes], args: Seque
     return done
 
 
-Change = ReleaseByValue | RenewByValue
-"""What is done with the hold that has a value, in one step."""
-_GIVES: Final[dict[type[Change], type[Released | Renewed]]] = {ReleaseByValue: Released, RenewByValue: Renewed}
+Change = tuple[ByValue, type[Released | Renewed]]
+"""What is done with the hold that has a value, in one step, and what that gives."""
 
 
 def begin_run(client: Client, script: Script, keys: Sequence[bytes], args: Sequence[bytes]) -> Started | None:
@@ -254,12 +260,12 @@ def begin_run(client: Client, script: Script, keys: Sequence[bytes], args: Seque
     change = None if script.signals or _is_cell(client, name) else _one_step(script, name, text, args)
     if change is None:
         return None
-    gateway = client.gateway
-    begun = gateway.begin(change, client.timeout_s, client.lane)
+    gateway, (command, gives) = client.gateway, change
+    begun = gateway.begin(command, client.timeout_s, client.lane)
 
     def finish() -> Reply:
         try:
-            gateway.outcome(change, begun, _GIVES[change.__class__])
+            gateway.outcome(command, begun, gives)
         except ProblemError as problem:
             if problem.code not in _OVER:
                 raise
@@ -318,11 +324,12 @@ def _one_step(script: Script, name: str, text: str, args: Sequence[bytes]) -> Ch
 
 def _expiry(name: str, text: str, ttl_ms: int) -> Change:
     """Let the hold with a value last so long from now on, or end now if that is nothing."""
-    return ending(name, text) if ttl_ms <= 0 else lasting(name, text, ttl_ms)
+    return (ending(name, text), Released) if ttl_ms <= 0 else (lasting(name, text, ttl_ms), Renewed)
 
 
 async def _changed(client: Client, script: Script, change: Change) -> int:
-    changing = client.gateway.submit(change, _GIVES[change.__class__], client.timeout_s)
+    command, gives = change
+    changing = client.gateway.submit(command, gives, client.timeout_s)
     return script.other if await _is_over(changing) else script.done
 
 

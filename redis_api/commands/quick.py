@@ -23,9 +23,9 @@ from cluster.errors import ClusterError
 from lockapi import needs
 from lockapi.problems import ProblemError
 from redis_api.commands import holds
-from redis_api.keys import scripting
+from redis_api.lua.sandbox import Program
 from redis_api.lua.scripts import Script
-from redis_api.protocol.arguments import set_options
+from redis_api.protocol.arguments import keys_and_args, set_options
 from redis_api.protocol.errors import CommandRefused, failure_of
 from redis_api.protocol.resp import Reply
 from redis_api.shared.client import Client, Started
@@ -63,19 +63,21 @@ def _set(client: Client, words: list[bytes]) -> Started | None:
 
 def _eval(client: Client, words: list[bytes]) -> Started | None:
     """EVAL script numkeys key [key ...] arg [arg ...]."""
-    return None if client.face.scripts.is_new(words[1]) else _run(client, words, scripting.FORMS[b"EVAL"])
+    return _run(client, client.face.scripts.of(words[1]), words)
 
 
 def _evalsha(client: Client, words: list[bytes]) -> Started | None:
     """EVALSHA sha1 numkeys key [key ...] arg [arg ...]."""
-    return _run(client, words, scripting.FORMS[b"EVALSHA"])
+    return _run(client, client.face.scripts.get(words[1]), words)
 
 
-def _run(client: Client, words: list[bytes], form: scripting.Form) -> Started | None:
-    asked = scripting.asked(client, words[1:], form)
-    if not isinstance(asked.script, Script):
+def _run(client: Client, script: Script | Program | None, words: list[bytes]) -> Started | None:
+    if not isinstance(script, Script):
         return None
-    return holds.begin_run(client, asked.script, asked.keys, asked.args)
+    keys, args = keys_and_args(words[2:])
+    if len(keys) < script.keys_count or len(args) < script.args_count:
+        return None
+    return holds.begin_run(client, script, keys, args)
 
 
 class _Form(NamedTuple):
@@ -88,8 +90,10 @@ class _Form(NamedTuple):
 
 
 _FORMS: Final = {
-    b"SET": _Form("SET", 6, _set), b"EVAL": _Form("EVAL", 5, _eval), b"EVALSHA": _Form("EVALSHA", 5, _evalsha),
-}  # fmt: skip
+    b"SET": _Form("SET", 6, _set),
+    b"EVAL": _Form("EVAL", 5, _eval),
+    b"EVALSHA": _Form("EVALSHA", 5, _evalsha),
+}
 """The commands that may be begun."""
 
 

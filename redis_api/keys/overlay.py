@@ -33,7 +33,7 @@ from lockstate.words.cell_operations import (
     RenewOperation,
     TakeOperation,
 )
-from lockstate.words.ids import NO_HOLD, HoldId, OwnerName
+from lockstate.words.ids import NO_HOLD, HoldId
 from lockstate.words.results import CellView, HoldView
 from redis_api.keys import cell_values
 from redis_api.keys.cell_values import Value

@@ -19,7 +19,8 @@ _LENGTH_CHARS_MAX: Final = 10
 _LENGTH: Final = re.compile(rb"-1|[0-9]{1,10}")
 _END: Final = b"\r\n"
 _SMALL: Final = [
-    re.compile(rb"\*%d\r\n" % count + rb"(\$[0-9]{1,3}+)\r\n([^\r\n]{0,999}+)\r\n" * count) for count in range(10)
+    re.compile(rb"\*%d\r\n" % count + rb"(\$[0-9]{1,3}+)\r\n([^\r\n]{0,999}+)\r\n" * count)
+    for count in range(10)
 ]
 """Commands of so many arguments of less than a KiB each: below every bound, whatever these arguments are."""
 _LENGTHS: Final = [b"$%d" % length for length in range(1000)]
@@ -82,8 +83,6 @@ Reply = (
 """What answers a command; a str is a bulk string of text."""
 
 OK: Final = Status("OK")
-_OK: Final = b"+OK\r\n"
-"""It once more, as it is sent."""
 NO_LIST: Final = NoList()
 
 
@@ -232,8 +231,6 @@ class CommandParser:
 
 def encode(reply: Reply, protocol: int) -> bytes:
     """Return the bytes of a reply to a client that speaks version 2 or 3."""
-    if reply is OK:
-        return _OK
     match reply:
         case None | NoList():
             if protocol == 3:  # noqa: PLR2004 - versions of RESP
