@@ -166,6 +166,8 @@ def is_explained(error: BaseException) -> bool:
 
 def advice_on(error: BaseException) -> str:
     """Return what to do about a failure; empty if its own message says that."""
+    if isinstance(error, AddressInUse):
+        return "Stop what listens there (`ss -ltnp` shows it), or choose another address"
     for cause in _chain(error):
         if isinstance(cause, MemoryError):
             return (

@@ -266,11 +266,15 @@ def _take_lock(path: Path, files: Files) -> int:
     try:
         return files.lock(path)
     except BlockingIOError:
-        message = (
-            f"{path}: the data directory is in use by another process (`fuser {path}` shows its pid). Stop"
-            " that node first, or give this one a directory of its own"
-        )
-        raise DataDirError(message) from None  # the disk is sound: no advice on disks belongs to this
+        raise in_use(path) from None  # the disk is sound: no advice on disks belongs to this
+
+
+def in_use(path: Path) -> DataDirError:
+    """Return what a start is told whose directory another process has."""
+    return DataDirError(
+        f"{path}: the data directory is in use by another process (`fuser {path}` shows its pid). Stop that"
+        " node first, or give this one a directory of its own"
+    )
 
 
 def _load_identity(path: Path, node_id: str, files: Files, *, joins: bool) -> Identity:
