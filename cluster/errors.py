@@ -179,6 +179,11 @@ def advice_on(error: BaseException) -> str:
                 "the disk is full: make room on it, and start this node again; nothing that was acknowledged"
                 " is lost"
             )
+        if isinstance(cause, PermissionError):
+            return (
+                "Some file there belongs to another user, as after a start or a restore as root: give all of"
+                " them to the user of the node (`chown -R`)"
+            )
         if isinstance(cause, OSError):
             return (
                 "the disk failed: see what the kernel's log says of it; if it is sound, start this node"

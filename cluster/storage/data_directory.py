@@ -127,6 +127,7 @@ class DataDir:
         """
         files = files or Files()
         try:
+            _check_owner(path, files)
             _check_known(path, files)
             _create_directory(path, files)
             lock_fd = _take_lock(path, files)
@@ -221,6 +222,18 @@ def owner_of(path: Path, files: Files) -> str:
         raise DataDirError(f"{path}: is not the data directory of a node: it has no {IDENTITY_NAME}")
     _check_known(path, files)
     return _decode(file, Identity, files).node_id
+
+
+def _check_owner(path: Path, files: Files) -> None:
+    """Refuse root the directory of another user. Raises DataDirError.
+
+    A start or a restore by hand as root would leave files that the node of that user cannot read.
+    """
+    if owner := files.other_owner(path):
+        raise DataDirError(
+            f"{path}: the data directory belongs to the user {owner}, who could not read what root writes there:"
+            f" run this as that user (`setpriv --reuid {owner} --regid {owner} --init-groups COMMAND`)"
+        )
 
 
 def _check_known(path: Path, files: Files) -> None:

@@ -20,7 +20,9 @@ CONTAINER: Final = (
     " --cgroupns private --tmpfs /run --tmpfs /run/lock --tmpfs /tmp --env container=docker"
 ).split()
 """What systemd needs of a container. Some engines cannot give SYS_RESOURCE."""
-INIT: Final = "for group in /sys/fs/cgroup /sys/fs/cgroup/*; do mount -o remount,bind,rw $group; done; exec /sbin/init"
+INIT: Final = (
+    "for group in /sys/fs/cgroup /sys/fs/cgroup/*; do mount -o remount,bind,rw $group; done; exec /sbin/init"
+)
 """It bounds services by control groups, which a container sees as read only."""
 
 
@@ -38,13 +40,25 @@ class Machine:
         assert done.returncode == code, f"{command}\n{said}\n{self.journal()}"
         return said.strip()
 
-    def show(self, *names: str) -> list[str]:
-        """Return properties of the node's unit."""
-        return [self.on(f"systemctl show --value --property {name} holdfast") for name in names]
+    def show(self, *names: str, unit: str = "holdfast") -> list[str]:
+        """Return properties of a unit."""
+        return [self.on(f"systemctl show --value --property {name} {unit}") for name in names]
 
     def journal(self) -> str:
         """Return the last lines of the node's journal."""
-        return run("docker", "exec", self.name, "journalctl", "--no-pager", "-n", "50", "-u", "holdfast").stdout
+        return run(
+            "docker", "exec", self.name, "journalctl", "--no-pager", "-n", "50", "-u", "holdfast"
+        ).stdout
+
+    def processes(self) -> str:
+        """Return the processes of the node's user, a line each."""
+        return self.on("find /proc -maxdepth 1 -user holdfast")
+
+    @property
+    def address(self) -> str:
+        """Where other machines of its network find it."""
+        found = "{{range .NetworkSettings.Networks}}{{.IPAddress}}{{end}}"
+        return docker("inspect", "--format", found, self.name)
 
     def install(self, deb: Path) -> None:
         """Install a package, or another version of it."""
@@ -58,7 +72,9 @@ class Machine:
         try:
             wait_for("systemd is up", lambda: run(*probe).stdout.strip() in states or None)
         except AssertionError:
-            pytest.skip(f"systemd does not run in a container here: {run('docker', 'logs', self.name).stdout}")
+            pytest.skip(
+                f"systemd does not run in a container here: {run('docker', 'logs', self.name).stdout}"
+            )
 
 
 def make_image() -> None:
