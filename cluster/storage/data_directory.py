@@ -231,8 +231,8 @@ def _check_owner(path: Path, files: Files) -> None:
     """
     if owner := files.other_owner(path):
         raise DataDirError(
-            f"{path}: the data directory belongs to the user {owner}, who could not read what root writes there:"
-            f" run this as that user (`setpriv --reuid {owner} --regid {owner} --init-groups COMMAND`)"
+            f"{path}: the data directory belongs to the user {owner}, who could not read what root writes"
+            f" there: run this as that user (`setpriv --reuid {owner} --regid {owner} --init-groups COMMAND`)"
         )
 
 

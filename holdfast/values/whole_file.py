@@ -19,8 +19,8 @@ def written(path: Path, mode: int = OWN, *, replaces: bool = True) -> Iterator[B
     """Open a file that takes the place of `path` when the block ends well, and goes when it does not.
 
     Nobody else can read it meanwhile. Its name is its own, so two that write to one path do not mix. A link
-    stays, and what it leads to is replaced. Raises OSError; FileExistsError if there is something already that
-    it must not replace, such as a device.
+    stays, and what it leads to is replaced. Raises OSError; FileExistsError if there is something already
+    that it must not replace, such as a device.
     """
     path = _target(path) if replaces else path
     unfinished = path.with_name(f"{path.name}.{secrets.token_hex(4)}{UNFINISHED}")
@@ -43,8 +43,8 @@ def written(path: Path, mode: int = OWN, *, replaces: bool = True) -> Iterator[B
 def _target(path: Path) -> Path:
     """Return the file that a path stands for. Raises FileExistsError if it is there and is not a file.
 
-    Only links of this user and of root are followed: in a folder such as /tmp anybody else could make one that
-    leads to a file which this user alone may write.
+    Only links of this user and of root are followed: in a folder such as /tmp anybody else could make one
+    that leads to a file which this user alone may write.
     """
     if path.is_symlink() and path.lstat().st_uid in {0, os.geteuid()}:
         path = path.resolve()

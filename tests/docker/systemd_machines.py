@@ -15,10 +15,11 @@ from tests.docker.compose_cluster import ROOT, docker, run, wait_for
 IMAGE: Final = "holdfast-systemd:bookworm"
 """What deploy/base-image builds with these packages. It stays for the next run, as the base image does."""
 PACKAGES: Final = "adduser,dbus,systemd,systemd-sysv"
-CONTAINER: Final = (
-    "--cap-add ALL --cap-drop SYS_RESOURCE --security-opt seccomp=unconfined --security-opt apparmor=unconfined"
-    " --cgroupns private --tmpfs /run --tmpfs /run/lock --tmpfs /tmp --env container=docker"
-).split()
+CONTAINER: Final = [
+    "--cap-add=ALL", "--cap-drop=SYS_RESOURCE", "--security-opt=seccomp=unconfined",
+    "--security-opt=apparmor=unconfined", "--cgroupns=private", "--tmpfs=/run", "--tmpfs=/run/lock",
+    "--tmpfs=/tmp", "--env=container=docker",
+]  # fmt: skip
 """What systemd needs of a container. Some engines cannot give SYS_RESOURCE."""
 INIT: Final = (
     "for group in /sys/fs/cgroup /sys/fs/cgroup/*; do mount -o remount,bind,rw $group; done; exec /sbin/init"

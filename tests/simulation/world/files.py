@@ -58,7 +58,7 @@ class SimFiles(Files):
         self._begin()
         return path in self.disk.directories
 
-    def other_owner(self, directory: Path) -> str:
+    def other_owner(self, directory: Path) -> str:  # noqa: ARG002 - of a real disk
         """Nobody's: all is this process's own."""
         return ""
 

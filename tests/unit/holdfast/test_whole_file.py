@@ -79,7 +79,7 @@ def test_a_link_of_somebody_else_is_not_followed(tmp_path: Path, monkeypatch: py
     """Else anybody could let root write over a file of root's, by a link in a folder that all may write."""
     (victim := tmp_path / "victim").write_bytes(b"precious")
     (link := tmp_path / "link").symlink_to(victim)
-    monkeypatch.setattr(Path, "lstat", lambda path: os.stat_result((0, 0, 0, 0, 7700, 0, 0, 0, 0, 0)))
+    monkeypatch.setattr(Path, "lstat", lambda _: os.stat_result((0, 0, 0, 0, 7700, 0, 0, 0, 0, 0)))
     with written(link) as file:
         file.write(b"new")
     monkeypatch.undo()

@@ -298,7 +298,7 @@ def test_root_leaves_nothing_in_the_directory_of_another_user(
         os.chown(tmp_path, 7700, -1)
     monkeypatch.setattr(os, "geteuid", lambda: 0)
     for files in (Files(), LookingFiles()):
-        with pytest.raises(DataDirError, match="belongs to the user .* run this as that user") as refused:
+        with pytest.raises(DataDirError, match=r"belongs to the user .* run this as that user") as refused:
             DataDir.open(tmp_path, "node-a", files=files)
         assert advice_on(refused.value) == ""
     assert list(tmp_path.iterdir()) == []
