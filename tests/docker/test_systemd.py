@@ -182,8 +182,8 @@ def machines(compose: list[str]) -> Iterator[dict[str, Machine]]:
         docker("network", "rm", network)
 
 
-def followed(machines: dict[str, Machine], deb: Path, folder: Path) -> tuple[str, list[str]]:
-    """Follow the page with the package in the place of step 1; return the script and what blocks printed."""
+def followed(machines: dict[str, Machine], deb: Path, folder: Path) -> list[str]:
+    """Follow the page with the package in the place of step 1; return what each block printed."""
     names = " ".join(f"[{node_id}]={one.name}" for node_id, one in machines.items())
     ssh = f"""
 declare -A NAMES=({names})
