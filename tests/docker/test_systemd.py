@@ -31,7 +31,7 @@ HOLDFAST_NODE_ID=n1
 HOLDFAST_HTTP=127.0.0.1:7700,unix:/run/holdfast/node.sock
 HOLDFAST_TOKENS=/etc/holdfast/tokens
 """
-CLIENT: Final = "HOLDFAST_ACCESS_TOKEN_FILE=/root/token holdfast --nodes unix:/run/holdfast/node.sock"
+CLIENT: Final = "HOLDFAST_ACCESS_TOKEN_FILE=/srv/token holdfast --nodes unix:/run/holdfast/node.sock"
 PAGE_S_MAX: Final = 300
 
 
@@ -42,7 +42,7 @@ def host(compose: list[str], deb: Path) -> Iterator[Machine]:
     with systemd_machines.machine() as made:
         made.install(deb)
         made.on(f"printf '{SETTINGS}' >/etc/holdfast/node.env")
-        made.on("holdfast token new ops read,acquire,admin,metrics --out /root/token >/etc/holdfast/tokens")
+        made.on("holdfast token new ops read,acquire,admin,metrics --out /srv/token >/etc/holdfast/tokens")
         made.on("chgrp holdfast /etc/holdfast/* && chmod 0640 /etc/holdfast/*")
         yield made
 
@@ -87,18 +87,18 @@ def test_the_state_has_a_quarter_of_what_the_unit_may_take(node: Machine) -> Non
 
 def test_backups_and_bundles_are_made_of_it(node: Machine) -> None:
     """A node writes a backup in a child process, and tells of itself, inside the sandbox."""
-    node.on(f"{CLIENT} backup save /root/holdfast.backup")
-    assert "complete: revision" in node.on("holdfast backup status /root/holdfast.backup")
-    node.on(f"{CLIENT} debug /root/bundle.tar.gz")
-    assert "n1" in node.on("tar -tzf /root/bundle.tar.gz")
+    node.on(f"{CLIENT} backup save /srv/holdfast.backup")
+    assert "complete: revision" in node.on("holdfast backup status /srv/holdfast.backup")
+    node.on(f"{CLIENT} debug /srv/bundle.tar.gz")
+    assert "n1" in node.on("tar -tzf /srv/bundle.tar.gz")
 
 
 def test_a_reload_reads_the_files_again(node: Machine) -> None:
     """It needs no program that a small Debian does not have."""
     node.on(
-        "holdfast token new late read --out /root/late >>/etc/holdfast/tokens && systemctl reload holdfast"
+        "holdfast token new late read --out /srv/late >>/etc/holdfast/tokens && systemctl reload holdfast"
     )
-    asking = CLIENT.replace("/root/token", "/root/late")
+    asking = CLIENT.replace("/srv/token", "/srv/late")
     node.on(f"timeout 60 sh -c 'until {asking} status; do sleep 0.2; done'")
     assert "principals=2" in node.journal()
 
@@ -151,10 +151,10 @@ def test_a_mistake_is_in_the_journal_and_not_tried_again(
     node: Machine, setting: str, code: str, said: str
 ) -> None:
     """A node that only a person can mend stays down, and starts when that is done."""
-    node.on(f"cp -a /etc/holdfast/node.env /root/env && echo {setting} >>/etc/holdfast/node.env")
+    node.on(f"cp -a /etc/holdfast/node.env /srv/env && echo {setting} >>/etc/holdfast/node.env")
     node.on("systemctl restart holdfast", code=1)
     shown = node.show("ActiveState", "ExecMainStatus", "NRestarts")
-    node.on("cp -a /root/env /etc/holdfast/node.env")
+    node.on("cp -a /srv/env /etc/holdfast/node.env")
     assert shown == ["failed", code, "0"]
     assert said in node.journal()
     node.on("systemctl start holdfast")
