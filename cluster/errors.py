@@ -166,6 +166,8 @@ def is_explained(error: BaseException) -> bool:
 
 def advice_on(error: BaseException) -> str:
     """Return what to do about a failure; empty if its own message says that."""
+    if isinstance(error, AddressInUse):
+        return "Stop what listens there (`ss -ltnp` shows it), or choose another address"
     for cause in _chain(error):
         if isinstance(cause, MemoryError):
             return (
@@ -176,6 +178,11 @@ def advice_on(error: BaseException) -> str:
             return (
                 "the disk is full: make room on it, and start this node again; nothing that was acknowledged"
                 " is lost"
+            )
+        if isinstance(cause, PermissionError):
+            return (
+                "Some file there belongs to another user, as after a start or a restore as root: give all of"
+                " them to the user of the node (`chown -R`)"
             )
         if isinstance(cause, OSError):
             return (

@@ -4,7 +4,9 @@ A start makes the same checks (node.py), each in the same function. `http_api/ch
 found.
 """
 
-from contextlib import closing
+import os
+from contextlib import closing, suppress
+from pathlib import Path
 from typing import NamedTuple
 
 from cluster.config import Address, NodeConfig
@@ -20,7 +22,7 @@ from cluster.consensus.member_list import Members
 from cluster.errors import DataDirError
 from cluster.refounding import survivor
 from cluster.storage.cluster_record import ClusterRecord
-from cluster.storage.data_directory import IDENTITY_NAME, DataDir
+from cluster.storage.data_directory import IDENTITY_NAME, DataDir, in_use
 from cluster.storage.files import LookingFiles
 
 
@@ -49,6 +51,15 @@ class Directory(NamedTuple):
     def listens_at(self, config: NodeConfig) -> Address:
         """Return where the node would listen for its peers."""
         return listen_address(config, listed_members(self.record, self.newest))
+
+
+def check_unused(path: Path) -> None:
+    """Raise DataDirError if a process has this data directory. What cannot be looked at is not in use."""
+    files = LookingFiles()
+    with suppress(OSError):
+        os.close(files.lock(path))
+    if files.is_locked:
+        raise in_use(path)
 
 
 def look_at_directory(config: NodeConfig) -> Directory:

@@ -81,8 +81,7 @@ class Report:
         if is_running:
             self.warn(f"{error}: most likely this node, which runs")
         else:
-            advice = "stop what listens there (`ss -ltnp` shows it), or choose another address"
-            self.fail(AddressInUse(f"{error}: {advice}"))
+            self.fail(error)
 
     @contextlib.contextmanager
     def part(self) -> Iterator[None]:

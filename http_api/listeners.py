@@ -13,8 +13,10 @@ from aiohttp import web
 from cluster import exposure, unix_path
 from cluster.config import Address, NodeConfig
 from cluster.errors import AddressInUse, StartupError
+from cluster.start_check import check_unused
 from http_api import unix_socket
 from http_api.server.connections import HttpServer
+from http_api.unix_socket import SocketInUse
 
 
 class Listeners:
@@ -107,15 +109,24 @@ def exposure_warning(config: NodeConfig, addresses: Sequence[Address], setting: 
 def bound(config: NodeConfig) -> Iterator[Listeners]:
     """Bind the sockets, which do not listen yet, and let go of them at the end. Raises StartupError."""
     with contextlib.ExitStack() as stack:
-        tcp = None if config.http is None else stack.enter_context(contextlib.closing(bind_tcp(config.http)))
-        unix = None
-        if config.http_unix is not None:
-            listener = stack.enter_context(unix_socket.bound(config.http_unix))
-            unix = unix_path.url_of(config.http_unix), listener
-        redis = None
-        if config.redis is not None:
-            redis = stack.enter_context(contextlib.closing(bind_tcp(config.redis, "redis")))
-        yield Listeners(config, tcp, unix, redis)
+        try:
+            listeners = _bound(config, stack)
+        except (AddressInUse, SocketInUse):
+            check_unused(config.data_dir)  # a node that is started twice is told that, and is not tried again
+            raise
+        yield listeners
+
+
+def _bound(config: NodeConfig, stack: contextlib.ExitStack) -> Listeners:
+    tcp = None if config.http is None else stack.enter_context(contextlib.closing(bind_tcp(config.http)))
+    unix = None
+    if config.http_unix is not None:
+        listener = stack.enter_context(unix_socket.bound(config.http_unix))
+        unix = unix_path.url_of(config.http_unix), listener
+    redis = None
+    if config.redis is not None:
+        redis = stack.enter_context(contextlib.closing(bind_tcp(config.redis, "redis")))
+    return Listeners(config, tcp, unix, redis)
 
 
 def bind_tcp(address: Address, setting: str = "http") -> socket.socket:

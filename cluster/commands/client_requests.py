@@ -201,7 +201,7 @@ class ClientRequests:
                 return answer
             else:
                 wait.cancel()
-                await self._forget_wait(command, answer, is_known=True)
+                await self._end_unknown(command, answer, is_known=True)
                 raise OutcomeUnknown(
                     "the wait did not end in time; repeat with the same request_id"
                 ) from None
@@ -209,15 +209,16 @@ class ClientRequests:
             self._leave(command, principal, answer)
             raise
         except OutcomeUnknown as error:
-            await self._forget_wait(command, answer, is_known=isinstance(error, WaitCutOff))
+            await self._end_unknown(command, answer, is_known=isinstance(error, WaitCutOff))
             raise
         return msgspec.structs.replace(ended, is_repeated=True) if answer.is_repeated else ended
 
-    async def _forget_wait(self, command: MayWait, answer: Answer, *, is_known: bool) -> None:
-        """Take back a ticket whose outcome nobody can ask for again, for it has no `request_id`.
+    async def _end_unknown(self, command: MayWait, answer: Answer, *, is_known: bool) -> None:
+        """Count a wait without an outcome; take back a ticket that nobody can ask for, without `request_id`.
 
         One that this node may know no more has ended, unless the node stops: then it is left behind.
         """
+        self._failures[OutcomeUnknown.code] += 1
         if command.request_id:
             return
         if is_known:

@@ -127,6 +127,7 @@ class DataDir:
         """
         files = files or Files()
         try:
+            _check_owner(path, files)
             _check_known(path, files)
             _create_directory(path, files)
             lock_fd = _take_lock(path, files)
@@ -223,6 +224,18 @@ def owner_of(path: Path, files: Files) -> str:
     return _decode(file, Identity, files).node_id
 
 
+def _check_owner(path: Path, files: Files) -> None:
+    """Refuse root the directory of another user. Raises DataDirError.
+
+    A start or a restore by hand as root would leave files that the node of that user cannot read.
+    """
+    if owner := files.other_owner(path):
+        raise DataDirError(
+            f"{path}: the data directory belongs to the user {owner}, who could not read what root writes"
+            f" there: run this as that user (`setpriv --reuid {owner} --regid {owner} --init-groups COMMAND`)"
+        )
+
+
 def _check_known(path: Path, files: Files) -> None:
     """Refuse a directory that another release wrote, before anything is changed.
 
@@ -266,11 +279,15 @@ def _take_lock(path: Path, files: Files) -> int:
     try:
         return files.lock(path)
     except BlockingIOError:
-        message = (
-            f"{path}: the data directory is in use by another process (`fuser {path}` shows its pid). Stop"
-            " that node first, or give this one a directory of its own"
-        )
-        raise DataDirError(message) from None  # the disk is sound: no advice on disks belongs to this
+        raise in_use(path) from None  # the disk is sound: no advice on disks belongs to this
+
+
+def in_use(path: Path) -> DataDirError:
+    """Return what a start is told whose directory another process has."""
+    return DataDirError(
+        f"{path}: the data directory is in use by another process (`fuser {path}` shows its pid). Stop that"
+        " node first, or give this one a directory of its own"
+    )
 
 
 def _load_identity(path: Path, node_id: str, files: Files, *, joins: bool) -> Identity:

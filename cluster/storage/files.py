@@ -7,6 +7,7 @@ simulation can run on a disk of its own. No decision lives here. Errors are `OSE
 import errno
 import fcntl
 import os
+import pwd
 from pathlib import Path
 
 
@@ -22,6 +23,15 @@ class Files:
     def is_directory(self, path: Path) -> bool:
         """Whether `path` is a directory."""
         return path.is_dir()
+
+    def other_owner(self, directory: Path) -> str:
+        """Return the user whose directory it is, if this process is root's and the directory is not."""
+        if os.geteuid() or not directory.is_dir() or not (owner := directory.stat().st_uid):
+            return ""
+        try:
+            return pwd.getpwuid(owner).pw_name
+        except KeyError:
+            return str(owner)
 
     def names(self, directory: Path) -> list[str]:
         """Return the names in `directory`, sorted."""

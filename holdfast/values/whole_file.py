@@ -1,6 +1,7 @@
 """A file that is written whole, or not at all."""
 
 import contextlib
+import errno
 import os
 import secrets
 from collections.abc import Iterator
@@ -17,9 +18,11 @@ OWN: Final = 0o600
 def written(path: Path, mode: int = OWN, *, replaces: bool = True) -> Iterator[BinaryIO]:
     """Open a file that takes the place of `path` when the block ends well, and goes when it does not.
 
-    Nobody else can read it meanwhile. Its name is its own, so two that write to one path do not mix. Raises
-    OSError; FileExistsError if there is one already that it must not replace.
+    Nobody else can read it meanwhile. Its name is its own, so two that write to one path do not mix. A link
+    stays, and what it leads to is replaced. Raises OSError; FileExistsError if there is something already
+    that it must not replace, such as a device.
     """
+    path = _target(path) if replaces else path
     unfinished = path.with_name(f"{path.name}.{secrets.token_hex(4)}{UNFINISHED}")
     descriptor = os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, OWN)
     try:
@@ -35,6 +38,19 @@ def written(path: Path, mode: int = OWN, *, replaces: bool = True) -> Iterator[B
     finally:
         unfinished.unlink(missing_ok=True)
     _sync_directory(path.parent)
+
+
+def _target(path: Path) -> Path:
+    """Return the file that a path stands for. Raises FileExistsError if it is there and is not a file.
+
+    Only links of this user and of root are followed: in a folder such as /tmp anybody else could make one
+    that leads to a file which this user alone may write.
+    """
+    if path.is_symlink() and path.lstat().st_uid in {0, os.geteuid()}:
+        path = path.resolve()
+    if path.exists() and not path.is_file():
+        raise FileExistsError(errno.EEXIST, "is there, and is not a file", str(path))
+    return path
 
 
 def _sync_directory(directory: Path) -> None:

@@ -11,13 +11,13 @@ from typing import Final
 
 import msgspec
 
-from lab.alerts.faults import FAULTS, NOT_MADE, AlertFault
+from lab.alerts.faults import FAULTS, NOT_MADE, AlertFault, put_a_little, repeated
 from lab.alerts.watched import POLL_S, Prometheus, WatchedCluster
 from lab.chaos.targets.target import LabFailure
 from scripts.lib import guardian
 
 QUIET_S: Final = 60.0
-"""How long nothing may fire before the first fault: longer than any `for` and most windows."""
+"""How long nothing may fire before the first fault, unless told: longer than any `for` and most windows."""
 HEALED_S: Final = 180.0
 """How long alerts may take to end: longer than the longest window."""
 CALM_S: Final = 5.0
@@ -90,26 +90,27 @@ def objection(fault: AlertFault, fired: Iterable[str], *, has_ended: bool) -> st
     return "; ".join(f"{what}: {', '.join(sorted(names))}" for what, names in told.items() if names)
 
 
-def quiet(prometheus: Prometheus) -> str:
-    """Look for a while at a cluster that is well; return what fires, empty if nothing does."""
-    until_s = time.monotonic() + QUIET_S
-    while time.monotonic() < until_s:
-        if firing := prometheus.firing():
-            return ", ".join(firing)
-        time.sleep(POLL_S)
+def quiet(prometheus: Prometheus, lab: WatchedCluster, quiet_s: float) -> str:
+    """Look for a while at a cluster that is well and in use; return what fires, empty if nothing does."""
+    until_s = time.monotonic() + quiet_s
+    with repeated(lambda: put_a_little(lab), 0.5):
+        while time.monotonic() < until_s:
+            if firing := prometheus.firing():
+                return ", ".join(firing)
+            time.sleep(POLL_S)
     return ""
 
 
-def run(faults: Sequence[AlertFault], directory: Path) -> list[Verdict]:
+def run(faults: Sequence[AlertFault], directory: Path, quiet_s: float) -> list[Verdict]:
     """Try faults, one after the other, at one cluster; print what came of each. Raises LabFailure."""
     lab = WatchedCluster(directory)
     lab.open()
     try:
         prometheus = Prometheus(directory / "prometheus", lab)
         try:
-            if firing := quiet(prometheus):
+            if firing := quiet(prometheus, lab, quiet_s):
                 raise LabFailure(f"the cluster is well, and this fires: {firing}")
-            print(f"right  {'(all is well)':26} nothing fired within {QUIET_S:.0f} s", flush=True)
+            print(f"right  {'(all is well)':26} nothing fired within {quiet_s:.0f} s", flush=True)
             verdicts = []
             for fault in faults:
                 verdicts.append(verdict := try_fault(fault, lab, prometheus))
@@ -133,8 +134,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run; return the exit code."""
     parser = argparse.ArgumentParser(prog="scripts/check-deploy --alerts", description=DESCRIPTION)
     parser.add_argument("--only", metavar="FAULT,...", help=f"of {', '.join(fault.name for fault in FAULTS)}")
-    only = parser.parse_args(arguments).only
-    names = None if only is None else set(only.split(","))
+    parser.add_argument(
+        "--quiet", metavar="SECONDS", type=float, default=QUIET_S,
+        help=f"how long nothing may fire before the first fault; default {QUIET_S:.0f}",
+    )  # fmt: skip
+    options = parser.parse_args(arguments)
+    names = None if options.only is None else set(options.only.split(","))
     if unknown := (names or set()) - {fault.name for fault in FAULTS}:
         parser.error(f"there is no fault {', '.join(sorted(unknown))}")
     if shutil.which("prometheus") is None:
@@ -144,7 +149,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     with guardian.guarded():
         guardian.run_if_killed(["rm", "-rf", str(directory)])
         try:
-            verdicts = run([fault for fault in FAULTS if names is None or fault.name in names], directory)
+            chosen = [fault for fault in FAULTS if names is None or fault.name in names]
+            verdicts = run(chosen, directory, options.quiet)
         except LabFailure as error:
             print(f"scripts/check-deploy: {error}", file=sys.stderr)
             return NOT_RUN

@@ -2,7 +2,9 @@
 
 import contextlib
 import secrets
+import shutil
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -26,6 +28,16 @@ def image(compose: list[str]) -> Iterator[str]:
     guardian.run_if_killed(["docker", "rmi", "--force", name])
     yield name
     docker("rmi", "--force", name)
+
+
+@pytest.fixture(scope="session")
+def deb(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return the Debian package of this checkout."""
+    if shutil.which("dpkg-deb") is None:
+        pytest.skip("needs dpkg-deb: the package is built on Debian or Ubuntu")
+    built = run(str(ROOT / "deploy/build-deb"), str(tmp_path_factory.mktemp("deb")))
+    assert built.returncode == 0, built.stdout + built.stderr
+    return Path(built.stdout.strip())
 
 
 @pytest.fixture(scope="module")

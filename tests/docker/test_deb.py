@@ -1,45 +1,28 @@
-"""The Debian package: what lintian says, a node that runs from it, and its life on a machine, a container.
+"""The Debian package: what lintian says, a node that runs from it, and its life on a machine with systemd.
 
 It is built here, which downloads what requirements/node.txt pins. Only the last tests need a Docker engine.
 """
 
 import re
-import secrets
 import shutil
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
 import pytest
 
 import holdfast
-from scripts.lib import guardian, ports
-from tests.docker.compose_cluster import ROOT, docker, run, wait_for
+from scripts.lib import ports
+from tests.docker import systemd_machines
+from tests.docker.compose_cluster import run, wait_for
+from tests.docker.systemd_machines import Machine
 from tests.packaging.test_installed import environment
 from tests.packaging.test_three_machines import BLOCKS
 
 pytestmark = pytest.mark.docker
 
 BIN: Final = "usr/lib/holdfast/bin"
-SYSTEMCTL: Final = """#!/bin/sh
-echo "$*" >>/asked
-case "$*" in *is-enabled*) echo enabled ;; esac
-"""
-"""There is no service manager in a container; this one writes down what it was asked for."""
-
-Machine = Callable[..., str]
-"""Runs a command on a machine as root, and returns what it prints."""
-
-
-@pytest.fixture(scope="module")
-def deb(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return the package of this checkout."""
-    if shutil.which("dpkg-deb") is None:
-        pytest.skip("needs dpkg-deb: the package is built on Debian or Ubuntu")
-    built = run(str(ROOT / "deploy/build-deb"), str(tmp_path_factory.mktemp("deb")))
-    assert built.returncode == 0, built.stdout + built.stderr
-    return Path(built.stdout.strip())
 
 
 @pytest.mark.skipif(shutil.which("lintian") is None, reason="needs lintian: apt-get install lintian")
@@ -92,30 +75,8 @@ def test_the_unit_starts_what_the_package_has(deb: Path, tmp_path: Path) -> None
 def machine(compose: list[str]) -> Iterator[Machine]:
     """Yield a Debian without network, and without a node."""
     assert compose  # else there is no engine
-    base = run(str(ROOT / "deploy/base-image"))
-    assert base.returncode == 0, base.stdout + base.stderr
-    (image,) = re.findall("^ARG BASE_IMAGE=(.*)$", (ROOT / "deploy/Dockerfile").read_text(), re.MULTILINE)
-    name = f"holdfast-deb-{secrets.token_hex(4)}"
-    guardian.run_if_killed(["docker", "rm", "--force", name])
-    docker("run", "--detach", "--network", "none", "--name", name, image, "sleep", "infinity")
-
-    def on(*command: str, given: Path | None = None, is_wrong: bool = False) -> str:
-        if given:
-            docker("cp", str(given), f"{name}:/given.deb")
-        done = run("docker", "exec", name, *command)
-        assert (done.returncode != 0) == is_wrong, f"{command}\n{done.stdout}\n{done.stderr}"
-        return done.stdout + done.stderr
-
-    try:
-        yield on
-    finally:
-        docker("rm", "--force", name)
-
-
-def run_as(user: str) -> tuple[str, ...]:
-    """Return what runs the rest of a command as another user, in its own group alone."""
-    group = {"nobody": "nogroup"}.get(user, user)
-    return ("setpriv", "--reuid", user, "--regid", group, "--clear-groups")
+    with systemd_machines.machine() as made:
+        yield made
 
 
 def newer(deb: Path, folder: Path) -> Path:
@@ -131,43 +92,35 @@ def newer(deb: Path, folder: Path) -> Path:
 
 def test_it_is_installed_upgraded_removed_and_purged(deb: Path, machine: Machine, tmp_path: Path) -> None:
     """Only a running node is restarted; settings survive all but a purge, and the data survives that, too."""
-    machine(
-        "sh", "-c", f"mkdir -p /run/systemd/system && printf '%s' '{SYSTEMCTL}' >/usr/local/bin/systemctl"
-    )
-    machine("chmod", "0755", "/usr/local/bin/systemctl")
-    machine("dpkg", "--install", "/given.deb", given=deb)
-    shown = machine(
-        "stat", "--format", "%U:%G %a", "/etc/holdfast", "/etc/holdfast/node.env", "/var/lib/holdfast"
-    )
-    assert shown.split("\n")[:3] == ["root:holdfast 750", "root:holdfast 640", "holdfast:holdfast 700"]
-    assert holdfast.__version__ in machine("holdfast-node", "--version")
-    assert machine("cat", "/asked").split() == ["--system", "daemon-reload"]
-    as_node = (*run_as("holdfast"), "sh", "-ac")
-    settings = ". /etc/holdfast/node.env; HOLDFAST_DATA_DIR=/var/lib/holdfast"
-    said = machine(*as_node, f"{settings} holdfast-node", is_wrong=True)
-    assert "node_id: '' (variable HOLDFAST_NODE_ID)" in said
+    later = newer(deb, tmp_path)
+    machine.install(deb)
+    owned = "stat --format '%U:%G %a' /etc/holdfast /etc/holdfast/node.env /var/lib/holdfast"
+    given = ["root:holdfast 750", "root:holdfast 640", "holdfast:holdfast 700"]
+    assert machine.on(owned).splitlines() == given
+    assert holdfast.__version__ in machine.on("holdfast-node --version")
+    assert machine.show("ActiveState", "UnitFileState") == ["inactive", "disabled"]
+    machine.on("systemctl start holdfast", code=1)
+    assert "node_id: '' (variable HOLDFAST_NODE_ID)" in machine.journal()
+    machine.install(later)
+    assert machine.show("ActiveState") == ["failed"]
 
-    machine("sed", "-i", "s/^HOLDFAST_NODE_ID=/&n9/; /^HOLDFAST_PEERS/d", "/etc/holdfast/node.env")
-    asking = "timeout 60 sh -c 'until holdfast --nodes 127.0.0.1:7700 status; do sleep 0.2; done'"
-    served = f"{settings} holdfast-node & {asking}; kill $!; wait"
-    assert re.search(r"^n9 +leader", machine(*as_node, served), re.MULTILINE)
+    machine.on("sed -i 's/^HOLDFAST_NODE_ID=/&n9/; /^HOLDFAST_PEERS/d' /etc/holdfast/node.env")
+    machine.on("systemctl enable --now holdfast")
+    before = machine.show("MainPID")
+    machine.install(deb)  # back to the release before
+    assert machine.show("ActiveState") == ["active"]
+    assert machine.show("MainPID") != before
+    assert "HOLDFAST_NODE_ID=n9" in machine.on("cat /etc/holdfast/node.env")
+    assert machine.on(owned).splitlines() == given
 
-    machine("dpkg", "--install", "/given.deb", given=newer(deb, tmp_path))
-    assert "try-restart holdfast.service" in machine("cat", "/asked")
-    assert "HOLDFAST_NODE_ID=n9" in machine("cat", "/etc/holdfast/node.env")
-    assert "root:holdfast 640" in machine("stat", "--format", "%U:%G %a", "/etc/holdfast/node.env")
-
-    machine("dpkg", "--remove", "holdfast-node")
-    assert "stop holdfast.service" in machine("cat", "/asked")
-    machine("test", "!", "-e", "/usr/lib/holdfast")
-    machine("test", "-e", "/etc/holdfast/node.env")
-    machine("sh", "-c", "mv /var/lib/holdfast /disk && ln -s /disk /var/lib/holdfast")
-    assert "the data is kept" in machine("dpkg", "--purge", "holdfast-node")
-    machine("test", "!", "-e", "/etc/holdfast")
-    assert '"n9"' in machine("cat", "/var/lib/holdfast/identity.json")
-    assert not re.search(
-        r"\b(?:enable|start|restart)\b(?! *--)", machine("cat", "/asked").replace("try-", "try")
-    )
+    machine.on("dpkg --remove holdfast-node")
+    assert "event=stopped node_id=n9" in machine.journal()
+    assert machine.processes() == ""
+    machine.on("test ! -e /usr/lib/holdfast && test -e /etc/holdfast/node.env")
+    machine.on("mv /var/lib/holdfast /disk && ln -s /disk /var/lib/holdfast")
+    assert "the data is kept" in machine.on("dpkg --purge holdfast-node")
+    machine.on("test ! -e /etc/holdfast && ! systemctl is-enabled holdfast")
+    assert '"n9"' in machine.on("cat /var/lib/holdfast/identity.json")
 
 
 def test_what_root_does_on_the_page_works(machine: Machine) -> None:
@@ -179,10 +132,13 @@ def test_what_root_does_on_the_page_works(machine: Machine) -> None:
         if "useradd" in command or "chgrp" in command
     ]
     making, folders, files, *_ = commands
-    machine("bash", "-ec", f"{making}; {folders}")
-    machine("bash", "-ec", f"touch /etc/holdfast/secret; {files}")
-    shown = machine("stat", "--format", "%U:%G %a", "/etc/holdfast", "/etc/holdfast/secret")
-    assert shown.split("\n")[:2] == ["root:holdfast 750", "root:holdfast 640"]
-    machine(*run_as("holdfast"), "cat", "/etc/holdfast/secret")
-    assert "denied" in machine(*run_as("nobody"), "cat", "/etc/holdfast/secret", is_wrong=True)
-    assert re.search(r"^holdfast:.*:/usr/sbin/nologin$", machine("cat", "/etc/passwd"), re.MULTILINE)
+    machine.on(f"{making}; {folders}")
+    machine.on(f"touch /etc/holdfast/secret; {files}")
+    shown = machine.on("stat --format '%U:%G %a' /etc/holdfast /etc/holdfast/secret")
+    assert shown.splitlines() == ["root:holdfast 750", "root:holdfast 640"]
+    machine.on("setpriv --reuid holdfast --regid holdfast --clear-groups cat /etc/holdfast/secret")
+    refused = machine.on(
+        "setpriv --reuid nobody --regid nogroup --clear-groups cat /etc/holdfast/secret", code=1
+    )
+    assert "denied" in refused
+    assert re.search(r"^holdfast:.*:/usr/sbin/nologin$", machine.on("cat /etc/passwd"), re.MULTILINE)

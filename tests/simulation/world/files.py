@@ -58,6 +58,10 @@ class SimFiles(Files):
         self._begin()
         return path in self.disk.directories
 
+    def other_owner(self, directory: Path) -> str:  # noqa: ARG002 - of a real disk
+        """Nobody's: all is this process's own."""
+        return ""
+
     def names(self, directory: Path) -> list[str]:
         """Return the names in `directory`, sorted."""
         self._begin()

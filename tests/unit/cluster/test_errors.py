@@ -19,6 +19,7 @@ def _failed(cause: BaseException) -> NodeFailed:
         (_failed(OSError(errno.ENOSPC, "No space left on device")), "make room"),
         (OSError(errno.EDQUOT, "Disk quota exceeded"), "make room"),
         (_failed(OSError(errno.EIO, "Input/output error")), "kernel's log"),
+        (_failed(PermissionError(errno.EACCES, "Permission denied")), "chown -R"),
         (MemoryError(), "--state-bytes-max"),
         (StateDamaged(), ""),
         (ConfigError("http: 'x': must be HOST:PORT"), ""),

@@ -1,5 +1,6 @@
 """A file that is written whole, or not at all."""
 
+import os
 import stat
 from pathlib import Path
 
@@ -59,3 +60,35 @@ def test_a_file_that_comes_meanwhile_is_not_replaced(tmp_path: Path) -> None:
         late()
     assert told.value.filename2 == str(path)
     assert (path.read_bytes(), list(tmp_path.iterdir())) == (b"first", [path])
+
+
+def test_a_link_stays(tmp_path: Path) -> None:
+    """What it leads to is replaced, on the disk where that is, whether it is there yet or not."""
+    (disk := tmp_path / "disk").mkdir()
+    link = tmp_path / "file"
+    link.symlink_to("disk/file")
+    for content in (b"first", b"second"):
+        with written(link) as file:
+            file.write(content)
+        assert link.is_symlink()
+        assert (disk / "file").read_bytes() == content
+    assert list(disk.iterdir()) == [disk / "file"]
+
+
+def test_a_link_of_somebody_else_is_not_followed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else anybody could let root write over a file of root's, by a link in a folder that all may write."""
+    (victim := tmp_path / "victim").write_bytes(b"precious")
+    (link := tmp_path / "link").symlink_to(victim)
+    monkeypatch.setattr(Path, "lstat", lambda _: os.stat_result((0, 0, 0, 0, 7700, 0, 0, 0, 0, 0)))
+    with written(link) as file:
+        file.write(b"new")
+    monkeypatch.undo()
+    assert (victim.read_bytes(), link.read_bytes()) == (b"precious", b"new")
+
+
+def test_what_is_not_a_file_is_not_replaced(tmp_path: Path) -> None:
+    """A backup that goes to /dev/null must not make a file of it."""
+    (link := tmp_path / "null").symlink_to(os.devnull)
+    with pytest.raises(FileExistsError, match="not a file"), written(link) as file:
+        file.write(b"x")
+    assert stat.S_ISCHR(Path(os.devnull).stat().st_mode)

@@ -337,8 +337,8 @@ def test_an_address_in_use(check: Check, data: Path, tmp_path: Path) -> None:
         flags = [*_secret(tmp_path), "--http", http, "--peer", peer]
         found = check(*flags)
         assert found.code == 2
-        assert found.has("error", f"http: {http}", "in use", "stop what listens")
-        assert found.has("error", "peer: ", peer, "in use", "stop what listens")
+        assert found.has("error", f"http: {http}", "in use", "Stop what listens")
+        assert found.has("error", "peer: ", peer, "in use", "Stop what listens")
         with contextlib.closing(DataDir.open(data, "n1")):
             found = check(*flags)
         assert found.code == 0

@@ -245,7 +245,18 @@ def test_an_address_in_use_ends_with_1(tmp_path: Path) -> None:
             _, said = process.communicate(timeout=DEADLINE_S)
     assert process.returncode == 1
     assert f"http: {address}: cannot listen" in said
+    assert "`ss -ltnp` shows it" in said
     assert not (tmp_path / "data").exists()
+
+
+def test_a_node_that_is_started_twice_ends_with_3(tmp_path: Path) -> None:
+    """As by hand beside systemd: it is told so, not that its address is taken, and not started again."""
+    with _running(tmp_path) as program:
+        address = str(program.wait_ready()).removeprefix("http://")
+        with _start("--http", address, "--data-dir", str(tmp_path / "data")) as second:
+            _, said = second.communicate(timeout=DEADLINE_S)
+    assert second.returncode == 3
+    assert f"{tmp_path / 'data'}: the data directory is in use by another process" in said
 
 
 def test_a_data_directory_in_use_ends_with_3(tmp_path: Path) -> None:

@@ -622,6 +622,7 @@ async def test_a_lost_wait_of_an_open_node_is_not_undone() -> None:
     with pytest.raises(OutcomeUnknown, match="fell behind"):
         await task
     assert faces.sent() == []
+    assert faces.failures == {"outcome-unknown": 1}
 
 
 @pytest.mark.parametrize(("request_id", "undone"), [("", [UNDO]), ("r", [])])
@@ -638,6 +639,7 @@ async def test_a_wait_that_was_cut_off_is_undone_if_nobody_can_ask_again(
         await task
     await settle()
     assert faces.sent() == undone
+    assert faces.failures == {"outcome-unknown": 1}
 
 
 async def test_a_cancel_that_nobody_takes_is_tried_until_somebody_does(

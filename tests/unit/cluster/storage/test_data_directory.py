@@ -13,10 +13,10 @@ from random import Random
 
 import pytest
 
-from cluster.errors import DataDirError, DataDirUnknown
+from cluster.errors import DataDirError, DataDirUnknown, advice_on
 from cluster.storage.cluster_record import ClusterRecord, Founder, Founding
 from cluster.storage.data_directory import DataDir
-from cluster.storage.files import Files
+from cluster.storage.files import Files, LookingFiles
 from cluster.storage.journal import Journal
 from cluster.storage.recovery import segment_path
 from tests.unit.cluster.storage.crash_disk import Crash, CrashDisk
@@ -288,6 +288,20 @@ def test_a_cluster_without_journal_is_refused(tmp_path: Path) -> None:
         segment.unlink()
     with pytest.raises(DataDirError, match="journal is missing"):
         DataDir.open(tmp_path, "node-a")
+
+
+def test_root_leaves_nothing_in_the_directory_of_another_user(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The node of that user could not read it. A start, a check and a restore are refused alike."""
+    if os.geteuid() == 0:
+        os.chown(tmp_path, 7700, -1)
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    for files in (Files(), LookingFiles()):
+        with pytest.raises(DataDirError, match=r"belongs to the user .* run this as that user") as refused:
+            DataDir.open(tmp_path, "node-a", files=files)
+        assert advice_on(refused.value) == ""
+    assert list(tmp_path.iterdir()) == []
 
 
 class RecordingFiles(Files):
