@@ -5,7 +5,7 @@ end when the node breaks.
 """
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterable
 from typing import Any, Final, Protocol
 
 from cluster.assembly import Parts
@@ -111,7 +111,7 @@ class WatchedParts(Parts):
         journal.end_sync = watched_end  # type: ignore[method-assign]
         send_now = self.links.send_now
 
-        def watched_send(messages: list[tuple[str, Message]]) -> None:
+        def watched_send(messages: Iterable[tuple[str, Message]]) -> None:
             for peer_id, message in messages:
                 facts.sent(node_id, self, peer_id, message)
             send_now(messages)
