@@ -145,44 +145,18 @@ def _measure(options: argparse.Namespace) -> dict[str, float]:
 
 def _bars(figures: dict[str, float], locks: int, leases: int) -> list[Bar]:
     many, due = locks >= LOCKS, leases >= LEASES
-    pause = f"no pause over {PAUSE_MS_MAX:g} ms"
+    each, pause = f"each of {LOCKS:,} locks", f"no pause over {PAUSE_MS_MAX:g} ms while"
+    rows = (
+        (f"{STATE_BYTES_MAX} bytes of state for {each}", "state_plain_bytes", STATE_BYTES_MAX),
+        (f"{STATE_BYTES_MAX} bytes of state for {each} on streams", "state_streamed_bytes", STATE_BYTES_MAX),
+        (f"{NODE_BYTES_MAX} bytes of a node for {each}", "node_bytes", NODE_BYTES_MAX),
+        (f"{pause} a node grows to {LOCKS:,} locks", "grow_worst_ms", PAUSE_MS_MAX),
+        (f"{pause} a snapshot of {LOCKS:,} locks is written", "write_worst_ms", PAUSE_MS_MAX),
+        (f"{pause} {LEASES:,} leases end at once beside {LOCKS:,} locks", "end_worst_ms", PAUSE_MS_MAX),
+    )
     return [
-        bars.at_most(
-            f"{STATE_BYTES_MAX} bytes of state for each of {LOCKS:,} locks",
-            figures["state_plain_bytes"],
-            STATE_BYTES_MAX,
-            is_full=many,
-        ),
-        bars.at_most(
-            f"{STATE_BYTES_MAX} bytes of state for each of {LOCKS:,} locks on streams",
-            figures["state_streamed_bytes"],
-            STATE_BYTES_MAX,
-            is_full=many,
-        ),
-        bars.at_most(
-            f"{NODE_BYTES_MAX} bytes of a node for each of {LOCKS:,} locks",
-            figures["node_bytes"],
-            NODE_BYTES_MAX,
-            is_full=many,
-        ),
-        bars.at_most(
-            f"{pause} while a node grows to {LOCKS:,} locks",
-            figures["grow_worst_ms"],
-            PAUSE_MS_MAX,
-            is_full=many,
-        ),
-        bars.at_most(
-            f"{pause} while a snapshot of {LOCKS:,} locks is written",
-            figures["write_worst_ms"],
-            PAUSE_MS_MAX,
-            is_full=many,
-        ),
-        bars.at_most(
-            f"{pause} while {LEASES:,} leases end at once beside {LOCKS:,} locks",
-            figures["end_worst_ms"],
-            PAUSE_MS_MAX,
-            is_full=many and due,
-        ),
+        bars.at_most(title, figures[key], most, is_full=many and (due or key != "end_worst_ms"))
+        for title, key, most in rows
     ]
 
 
