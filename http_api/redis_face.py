@@ -9,10 +9,10 @@ from http_api.server.connections import HttpServer
 from http_api.server.request_rates import RequestRates
 from http_api.server.tls_gate import REDIS, TlsGate
 from lockapi.gateway import Gateway
-from redis_api import quick, table
-from redis_api.client import Face
+from redis_api.commands import quick, table
 from redis_api.connection import Commands
 from redis_api.server import RedisServer
+from redis_api.shared.client import Face
 
 
 def build(

@@ -14,11 +14,11 @@ from functools import partial
 from typing import Any, Final, NamedTuple, cast
 
 from cluster.errors import ClusterError
-from redis_api.client import BEHIND_A_WAIT, Client, Face, Started
-from redis_api.doors import Place, Room
-from redis_api.errors import EndConnection
-from redis_api.left_grants import Attempt
-from redis_api.resp import CommandParser, Failure, ProtocolError, Reply, encode
+from redis_api.protocol.errors import EndConnection
+from redis_api.protocol.resp import CommandParser, Failure, ProtocolError, Reply, encode
+from redis_api.shared.client import BEHIND_A_WAIT, Client, Face, Started
+from redis_api.shared.doors import Place, Room
+from redis_api.shared.left_grants import Attempt
 
 HELD_BYTES_MAX: Final = 64 * 1024
 """Bytes of commands that wait for the one before them; then reading stops."""

@@ -5,9 +5,9 @@ from collections.abc import Callable, Iterable
 from itertools import count
 
 from cluster.observing.metrics import Sample, gauge
-from redis_api.client import Face
 from redis_api.connection import Commands, RedisConnection
-from redis_api.doors import Place, Room
+from redis_api.shared.client import Face
+from redis_api.shared.doors import Place, Room
 
 
 class RedisServer:

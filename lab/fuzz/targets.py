@@ -28,7 +28,7 @@ from lockstate.stored import snapshot
 from lockstate.words import codec
 from lockstate.words.ids import SessionId
 from lockstate.words.versions import UnknownVersionError
-from redis_api.resp import CommandParser, ProtocolError
+from redis_api.protocol.resp import CommandParser, ProtocolError
 from tests.support.stream_client import acquire
 from tests.unit.cluster.storage.crash_disk import CrashDisk
 

@@ -128,7 +128,35 @@ ROOMS = {
             "lockstate.words.cell_operations", "lockstate.words.ids", "lockstate.words.kinds",
             "lockstate.words.limits", "lockstate.words.results",
         ),
-        "lockapi/requests makes commands; what the HTTP server has is handed over as redis_api/doors.py says",
+        "what the HTTP server has is handed over as redis_api/shared/doors.py says, the rest by lockapi",
+    ),
+    "redis_api/protocol": Room(("lockapi",), "what clients say is read here, and means nothing yet"),
+    "redis_api/lua": Room(
+        ("redis_api.protocol",), "a script calls what it is given: see redis_api/keys/scripting.py"
+    ),
+    "redis_api/shared": Room(
+        (
+            "cluster.errors", "cluster.observing.event_log", "holdfast.token_lines", "lockapi",
+            "lockstate.words.ids", "lockstate.words.results", "redis_api.lua", "redis_api.protocol",
+        ),
+        "clients share state here, and no command: put those into redis_api/commands",
+    ),
+    "redis_api/keys": Room(
+        (
+            "holdfast.token_lines", "lockapi", "lockstate.machine", "lockstate.words.cell_operations",
+            "lockstate.words.ids", "lockstate.words.limits", "lockstate.words.results", "redis_api.lua",
+            "redis_api.protocol", "redis_api.shared",
+        ),
+        "a command on an overlay knows no other command: what calls several is in redis_api/commands",
+    ),
+    "redis_api/commands": Room(
+        (
+            "cluster.errors", "cluster.observing.status", "holdfast.token_lines", "lockapi",
+            "lockstate.machine", "lockstate.words.ids", "lockstate.words.kinds", "lockstate.words.limits",
+            "lockstate.words.results", "redis_api.keys", "redis_api.lua", "redis_api.protocol",
+            "redis_api.shared",
+        ),
+        "commands answer; redis_api/connection.py reads and writes",
     ),
     # -- the SDK ------------------------------------------------------------------------------------------
     "holdfast": Room(
@@ -203,8 +231,8 @@ ONLY_IN = {
         "record with cluster/tracing.py: the library is an extra, loaded where there is a collector",
     ),
     "lupa": (
-        "redis_api/lua.py",
-        "scripts run in lua.run: the library is an extra, and not safe without its rules",
+        "redis_api/lua/sandbox.py",
+        "scripts run in sandbox.run: the library is an extra, and not safe without its rules",
     ),
     "uvloop": ("http_api/__main__.py", "use asyncio; the program alone chooses the event loop"),
 }

@@ -45,7 +45,7 @@ def room_name(module: str) -> str:
             return ""
         case ["lockstate", "machine"]:
             return "lockstate"
-        case ["cluster" | "http_api" | "lockstate", room, *_]:
+        case ["cluster" | "http_api" | "lockstate" | "redis_api", room, *_]:
             return room
         case ["holdfast", *_]:
             return module

@@ -20,8 +20,8 @@ from holdfast.cli import exit_codes
 from http_api.server.request_rates import RequestRates
 from http_api.tls_watch import TlsWatch
 from lockstate.words import limits
-from redis_api.client import Face
 from redis_api.server import RedisServer
+from redis_api.shared.client import Face
 from scripts.local_cluster import LocalCluster
 from tests.support import libraries, servers
 from tests.support.certificates import Certificates

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import holdfast
-from redis_api.table import COMMANDS
+from redis_api.commands.table import COMMANDS
 from tests.packaging.rooms import PACKAGES
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -109,7 +109,7 @@ def test_wheel_has_every_module_and_nothing_else(wheel: Path) -> None:
         page = [path for folder in ("static", "templates") for path in (UI / folder).rglob("*.*")]
         others |= {
             "cluster/commit.txt",
-            *(path.relative_to(ROOT).as_posix() for path in (ROOT / "redis_api").glob("*.lua")),
+            *(path.relative_to(ROOT).as_posix() for path in (ROOT / "redis_api").rglob("*.lua")),
             *(path.relative_to(ROOT).as_posix() for path in page),
         }
     assert inside == sources | others

@@ -7,7 +7,8 @@ import pytest
 
 from holdfast import token_lines
 from http_api.server.authentication import KnownPrincipals
-from redis_api import channels, client, listeners
+from redis_api.commands import channels
+from redis_api.shared import client, listeners
 from tests.unit.http_api.serving import token_line, until
 from tests.unit.redis_api.test_server import OTHER_TOKEN, TOKEN, Connected, Served, serving
 

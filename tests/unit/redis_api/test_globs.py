@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from redis_api.globs import matcher
+from redis_api.protocol.globs import matcher
 
 
 @pytest.mark.parametrize(

@@ -10,8 +10,10 @@ import pytest
 from lockstate.words.commands import Acquire, DeleteCells, Freeze, PutCell, TransactCells, Uncommon, Wanted
 from lockstate.words.ids import AttemptId, HoldId
 from lockstate.words.modes import Mode, Scope
-from redis_api import cell_values, cursors, data_handlers, key_waits, scanning, transact
-from redis_api.errors import CommandRefused
+from redis_api.commands import data_handlers, scanning
+from redis_api.keys import cell_values, transact
+from redis_api.protocol.errors import CommandRefused
+from redis_api.shared import cursors, key_waits
 from tests.unit.http_api.serving import token_line, until
 from tests.unit.redis_api.test_server import OTHER_TOKEN, TOKEN, VALUE, Connected, Served, serving
 

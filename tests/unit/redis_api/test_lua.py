@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from redis_api import lua
-from redis_api.errors import CommandRefused, TooMuch
-from redis_api.lua import SECONDS_MAX, Program
-from redis_api.resp import OK, Failure, Reply, Status
+from redis_api.lua import sandbox
+from redis_api.lua.sandbox import SECONDS_MAX, Program
+from redis_api.protocol.errors import CommandRefused, TooMuch
+from redis_api.protocol.resp import OK, Failure, Reply, Status
 
 pytest.importorskip("lupa.lua51", reason="needs lupa, the extra redis-lua of the node")
 
@@ -33,7 +33,7 @@ def answer(words: Sequence[bytes]) -> Reply:
 
 def run(source: str, *args: bytes, keys: Sequence[bytes] = (b"k",)) -> Any:
     """Return what a script answers."""
-    return lua.run(Program(source.encode(), "hash"), keys, args, answer)
+    return sandbox.run(Program(source.encode(), "hash"), keys, args, answer)
 
 
 def error(source: str) -> str:
@@ -151,10 +151,10 @@ def test_a_script_that_cannot_be_compiled() -> None:
     with pytest.raises(
         CommandRefused, match=r"Error compiling script \(new function\): user_script:1: '=' expected"
     ):
-        lua.check(Program(b"foo bar", ""))
+        sandbox.check(Program(b"foo bar", ""))
     with pytest.raises(CommandRefused, match="Error compiling script"):
-        lua.check(Program(b"\x1bLua", ""))
-    lua.check(Program(b"while true do end", ""))
+        sandbox.check(Program(b"\x1bLua", ""))
+    sandbox.check(Program(b"while true do end", ""))
 
 
 def test_what_is_logged_is_short(caplog: pytest.LogCaptureFixture) -> None:
@@ -278,7 +278,7 @@ def test_what_a_command_raises_ends_the_script() -> None:
 
     source = b"while true do pcall(redis.call, 'get', 'k') end"
     with pytest.raises(ConnectionError, match="lost"):
-        lua.run(Program(source, ""), (), (), fail)
+        sandbox.run(Program(source, ""), (), (), fail)
 
 
 HOSTILE: Final = (
@@ -400,5 +400,5 @@ def test_the_hash_of_an_error_is_that_of_the_script() -> None:
     """By which whoever reads it finds the script."""
     source = b"error('x')"
     digest = hashlib.sha1(source, usedforsecurity=False).hexdigest()
-    found = lua.run(Program(source, digest), (), (), answer)
+    found = sandbox.run(Program(source, digest), (), (), answer)
     assert found == Failure("ERR", f"user_script:1: x script: {digest}, on @user_script:1.")

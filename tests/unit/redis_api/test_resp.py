@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from redis_api.resp import (
+from redis_api.protocol.resp import (
     ARGS_COUNT_MAX,
     COMMAND_BYTES_MAX,
     OK,

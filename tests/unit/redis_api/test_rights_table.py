@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from redis_api.table import COMMANDS
+from redis_api.commands.table import COMMANDS
 from tests.unit.http_api.serving import token_line
 from tests.unit.redis_api.test_server import VALUE, Connected, serving
 

@@ -8,8 +8,8 @@ from typing import Final
 import pytest
 
 from http_api.server.request_rates import RequestRates
-from redis_api import lua
-from redis_api.script_pace import ScriptPace
+from redis_api.lua import sandbox
+from redis_api.shared.script_pace import ScriptPace
 from tests.unit.http_api.serving import token_line
 from tests.unit.redis_api.test_server import TOKEN, VALUE, serving
 
@@ -99,7 +99,7 @@ async def test_scripts_are_known_by_their_hash() -> None:
 
 async def test_programs_have_room_for_so_many_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
     """The program that was loaded first gives way to others."""
-    monkeypatch.setattr("redis_api.scripts.SCRIPTS_BYTES_MAX", 100)
+    monkeypatch.setattr("redis_api.lua.scripts.SCRIPTS_BYTES_MAX", 100)
     async with serving() as served, served.client() as client:
         first = await client.ask("SCRIPT", "LOAD", f"return '{'a' * 50}'")
         second = await client.ask("SCRIPT", "LOAD", f"return '{'b' * 50}'")
@@ -174,7 +174,7 @@ async def test_the_scripts_of_a_transaction_share_their_time() -> None:
             assert await client.read() == "+QUEUED"
         began_s = time.process_time()
         assert (await client.ask("EXEC")).startswith("-BUSY ")
-        assert time.process_time() - began_s < 10 * lua.SECONDS_MAX
+        assert time.process_time() - began_s < 10 * sandbox.SECONDS_MAX
         assert await client.ask("GET", "k") is None
 
 
@@ -192,7 +192,7 @@ async def test_a_script_has_the_rights_of_its_caller() -> None:
 
 async def test_a_node_without_lua_says_what_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
     """Scripts of lock clients work all the same."""
-    monkeypatch.setattr(lua, "is_installed", lambda: False)
+    monkeypatch.setattr(sandbox, "is_installed", lambda: False)
     async with serving() as served, served.client() as client:
         refused = await client.ask("EVAL", "return 1", 0)
         assert refused.startswith("-ERR unknown script: this node runs no Lua")
@@ -249,7 +249,7 @@ async def test_scripts_are_compiled_in_that_time() -> None:
 
 async def test_a_transaction_compiles_in_the_time_of_its_scripts(monkeypatch: pytest.MonkeyPatch) -> None:
     """Also a text that is not Lua takes time to read."""
-    monkeypatch.setattr(lua, "SECONDS_MAX", 0.002)
+    monkeypatch.setattr(sandbox, "SECONDS_MAX", 0.002)
     async with serving() as served, served.client() as client:
         assert await client.ask("MULTI") == "+OK"
         for number in range(100):

@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from redis_api.scripts import (
+from redis_api.lua.scripts import (
     SCRIPTS_COUNT_MAX,
     Meaning,
     Script,

@@ -15,12 +15,14 @@ from http_api.server.request_rates import RequestRates
 from lockapi.gateway import Gateway
 from lockstate.machine import LockMachine
 from lockstate.words.commands import Acquire, Command, MayWait
-from redis_api import left_grants, missing, quick, table
-from redis_api.client import Face
+from redis_api.commands import quick, table
 from redis_api.connection import Commands
-from redis_api.data_table import DATA
-from redis_api.resp import COMMAND_BYTES_MAX
+from redis_api.keys.data_table import DATA
+from redis_api.protocol import missing
+from redis_api.protocol.resp import COMMAND_BYTES_MAX
 from redis_api.server import RedisServer
+from redis_api.shared import left_grants
+from redis_api.shared.client import Face
 from tests.support.local_node import LocalAnswer, LocalNode
 from tests.unit.http_api.serving import token_line, until
 from tests.unit.redis_api.test_resp import sent

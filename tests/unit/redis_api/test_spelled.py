@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from lockapi import spelling
 from lockstate.rules.checks import check_value
 from lockstate.words import limits
-from redis_api.spelled import key_of, name_of, value_of, value_text
+from redis_api.protocol.spelled import key_of, name_of, value_of, value_text
 
 KEYS = st.binary(max_size=40) | st.text(alphabet="a./% \né\u0301", max_size=12).map(str.encode)
 

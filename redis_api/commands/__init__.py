@@ -1,0 +1,1 @@
+"""The table of commands, and those that do more than change keys."""

@@ -1,0 +1,349 @@
+"""What lock clients do most, each by one command of the log: take a lock, and end or renew it by its value.
+
+All else that commands do with keys is a transaction of what they read and change (`overlay.py`). That would
+be right here as well, but a take would have to look at the state before, and compare. Two things make it safe
+to leave that out. A cell is only made in a step that compares that nobody holds its name, so none appears
+while a lock is held. And a take that was granted beside a cell finds it when it hears of the grant, because
+the state of this node is then that of the grant or a newer one: it gives the hold back and answers nil.
+Meanwhile nobody has seen the hold, since a key that is a cell is read as one.
+"""
+
+import logging
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
+from typing import Final
+
+from cluster.errors import ClusterError, OutcomeUnknown
+from holdfast.token_lines import Right
+from lockapi import rights_needed
+from lockapi.gateway import Gateway
+from lockapi.problems import ProblemError
+from lockapi.requests.fields import UNSET, check_name
+from lockapi.requests.locks import (
+    AcquireRequest,
+    ReleaseHoldRequest,
+    ReleaseRequest,
+    RenewRequest,
+    addition,
+)
+from lockstate.machine import LockMachine
+from lockstate.words.ids import HoldId, OwnerName
+from lockstate.words.kinds import HoldKind
+from lockstate.words.results import Granted, HoldView, Released, Renewed
+from redis_api.keys import cell_values, known_scripts
+from redis_api.keys.overlay import Overlay
+from redis_api.keys.transact import transact
+from redis_api.lua.scripts import Meaning, Script
+from redis_api.protocol import spelled
+from redis_api.protocol.arguments import integer
+from redis_api.protocol.errors import IN_THE_WAY, CommandRefused
+from redis_api.protocol.resp import OK, Reply
+from redis_api.shared.client import Client, Started
+from redis_api.shared.left_grants import VALUE_BYTES_MIN, Attempt, GiveBack, Key
+
+_OVER: Final = frozenset({"lease-expired", "not-holder", "wrong-kind", "already-held"})
+"""The refusals that mean that there is no such hold."""
+
+_SAME_VALUE: Final = (
+    "a client asks for a lock that is held with the same value: it sent the command again, or it takes each"
+    " node of this cluster for a server of its own (Redlock), and gets no majority: give it one address"
+)
+
+logger = logging.getLogger("redis_api")
+
+
+def name_of(client: Client, key: bytes) -> str:
+    """Return the name of the lock that a key is. Raises ProblemError if it is too long."""
+    name = spelled.name_of(client.database, key)
+    check_name("key", name)
+    return name
+
+
+# -- to take -----------------------------------------------------------------------------------------------
+
+
+async def take(client: Client, key: bytes, value: bytes, ttl_ms: int | None) -> bool:
+    """Take a lock, or what an earlier attempt got without hearing of it; return whether it is held.
+
+    Raises ProblemError, ClusterError.
+    """
+    name, text = name_of(client, key), spelled.value_text(value)
+    if _is_cell(client, name) and await client.gateway.read(
+        lambda machine: machine.cell(name.encode()) is not None, client.timeout_s
+    ):
+        return False
+    known = Key(client.principal, name, text, ttl_ms is None)
+    if await adopt_left(client, known, value, ttl_ms) is not None:
+        return True
+    command = _asked(client, known, ttl_ms).command()
+    attempt = client.attempt = begin_attempt(client, known, value, command.hold_id)
+    with _outcome_of(client, attempt, value):
+        await client.gateway.submit(command, Granted, client.timeout_s)
+    return attempt.has_hold
+
+
+def begin_take(client: Client, key: bytes, value: bytes, ttl_ms: int) -> Started | None:
+    """Begin to take a lock; return None if it is to be looked at first. Raises as `take`."""
+    known = Key(client.principal, name_of(client, key), spelled.value_text(value), is_endless=False)
+    if client.face.left.has_left(known) or _is_cell(client, known.name):
+        return None
+    command, gateway = _asked(client, known, ttl_ms).command(), client.gateway
+    begun = gateway.begin(command, client.timeout_s, client.lane)
+    attempt = begin_attempt(client, known, value, command.hold_id)
+
+    def finish() -> Reply:
+        with _outcome_of(client, attempt, value):
+            gateway.outcome(command, begun, Granted)
+        return OK if attempt.has_hold else None
+
+    return Started(begun, finish, attempt)
+
+
+def _asked(client: Client, known: Key, ttl_ms: int | None) -> AcquireRequest:
+    """Return the request that takes a lock."""
+    request = AcquireRequest(name=known.name, value=known.value, owner=OwnerName(client.owner))
+    if ttl_ms is None:
+        request.no_deadline = True
+    else:
+        request.ttl_ms = ttl_ms
+    return request
+
+
+@contextmanager
+def _outcome_of(client: Client, attempt: Attempt, value: bytes) -> Iterator[None]:
+    """Settle an attempt by what the block raises. A lock that somebody else has is not an error."""
+    is_granted = False
+    try:
+        yield
+        is_granted = not gave_way(client, attempt)
+    except OutcomeUnknown:
+        attempt.give_back()
+        raise
+    except ProblemError as problem:
+        if attempt.key.is_endless and problem.code == "invalid-request":
+            advice = "give it a time: PX, or lock(..., timeout=30) in redis-py"
+            raise ProblemError(problem.code, f"{problem.detail}; {advice}") from None
+        if problem.code not in IN_THE_WAY:
+            raise
+        _tell_same_value(client, attempt.key.name, attempt.key.value, value)
+    finally:
+        attempt.settle(is_granted=is_granted)
+    if is_granted:
+        client.took(attempt.key.name, attempt.hold_id)
+
+
+def begin_attempt(
+    client: Client, known: Key, value: bytes, hold_id: HoldId, give_back: GiveBack | None = None
+) -> Attempt:
+    """Return an attempt of which the client is still to hear. Without `give_back` the hold is released."""
+    release = partial(_release, client.gateway, hold_id, client.timeout_s)
+    return client.face.left.begin(known, value, hold_id, give_back or release)
+
+
+def gave_way(client: Client, attempt: Attempt) -> bool:
+    """Give back a hold that was granted beside a cell; return whether it was."""
+    if not _is_cell(client, attempt.key.name):
+        return False
+    attempt.give_back()
+    return True
+
+
+async def adopt_left(client: Client, known: Key, value: bytes, ttl_ms: int | None) -> int | None:
+    """Take over a hold of which nobody was told, with a lease from now on; return its token, None if none is.
+
+    Raises ProblemError, ClusterError.
+    """
+    left = client.face.left.take(known)
+    if left is None or not await left.is_granted():
+        return None
+    attempt = client.attempt = begin_attempt(client, known, value, left.hold_id)
+    token: int | None = None
+    try:
+        token = await _renew(client, left.hold_id, ttl_ms)
+    except ProblemError as problem:
+        if problem.code not in _OVER:
+            attempt.settle(is_granted=False)
+            attempt.give_back()
+            raise
+    except ClusterError:
+        # As unheard of as before: the client asks again, or it is given back.
+        client.attempt = None
+        attempt.settle(is_granted=True)
+        attempt.leave()
+        raise
+    attempt.settle(is_granted=token is not None)
+    if token is not None:
+        client.face.left.adopted_count += 1
+        client.took(known.name, left.hold_id)
+    return token
+
+
+def _tell_same_value(client: Client, name: str, text: str, value: bytes) -> None:
+    """Log once that a lock is refused to the very value that it has: a Redlock over nodes of one cluster."""
+    face = client.face
+    if face.has_told_same_value or len(value) < VALUE_BYTES_MIN:
+        return
+    if any(hold.value == text for hold in face.gateway.node.machine.holders(name)):
+        face.has_told_same_value = True
+        logger.warning("event=redis-same-value name=%r detail=%r", name, _SAME_VALUE)
+
+
+# -- to renew ------------------------------------------------------------------------------------------------
+
+
+async def _renew(client: Client, hold_id: HoldId, ttl_ms: int | None) -> int:
+    """Let a hold last exactly so long from now on; return its token. Raises ProblemError, ClusterError."""
+    request = RenewRequest(
+        hold_id=hold_id, ttl_ms=UNSET if ttl_ms is None else ttl_ms, exact=ttl_ms is not None
+    )
+    renewed = await client.gateway.submit(request.command(HoldKind.LOCK), Renewed, client.timeout_s)
+    return renewed.result.token
+
+
+async def _is_over(changing: Awaitable[object]) -> bool:
+    """Do something with a hold; return whether there was none. Raises ProblemError for other refusals."""
+    try:
+        await changing
+    except ProblemError as problem:
+        if problem.code not in _OVER:
+            raise
+        return True
+    return False
+
+
+# -- to end --------------------------------------------------------------------------------------------------
+
+
+async def _release(gateway: Gateway, hold_id: HoldId, timeout_s: float) -> None:
+    """End a hold by its id. Raises ProblemError, ClusterError."""
+    command = ReleaseHoldRequest(hold_id=hold_id).command(HoldKind.LOCK)
+    await gateway.submit(command, Released, timeout_s)
+
+
+# -- scripts -------------------------------------------------------------------------------------------------
+
+
+async def run(client: Client, script: Script, keys: Sequence[bytes], args: Sequence[bytes]) -> Reply:
+    """Do what a script means. Raises ProblemError, ClusterError, CommandRefused.
+
+    For a lock it is one command of the log, which finds the hold by its value; for all else, a program.
+    """
+    name, text = name_of(client, keys[0]), spelled.value_text(args[0])
+
+    def program(overlay: Overlay) -> Reply:
+        return known_scripts.run(overlay, script, keys, args)
+
+    if script.signals or _is_cell(client, name):
+        return await transact(client, program)
+    done = await _run_on_lock(client, script, name, text, args)
+    if done == script.other and _is_cell(client, name):
+        return await transact(client, program)
+    return done
+
+
+Change = ReleaseRequest | RenewRequest
+"""What is done with the hold that has a value, in one step."""
+
+
+def begin_run(client: Client, script: Script, keys: Sequence[bytes], args: Sequence[bytes]) -> Started | None:
+    """Begin what a script means; return None if that takes more than one step. Raises as `run`."""
+    name, text = name_of(client, keys[0]), spelled.value_text(args[0])
+    request = None if script.signals or _is_cell(client, name) else _one_step(script, name, text, args)
+    if request is None:
+        return None
+    gateway = client.gateway
+    if isinstance(request, ReleaseRequest):
+        release = request.command()
+        begun = gateway.begin(release, client.timeout_s, client.lane)
+        said = partial(
+            _said, client, script, name, args[0], lambda: gateway.outcome(release, begun, Released)
+        )
+    else:
+        renew = request.command(HoldKind.LOCK)
+        begun = gateway.begin(renew, client.timeout_s, client.lane)
+        said = partial(_said, client, script, name, args[0], lambda: gateway.outcome(renew, begun, Renewed))
+    return Started(begun, said)
+
+
+def _said(client: Client, script: Script, name: str, value: bytes, outcome: Callable[[], object]) -> int:
+    """Return what a script about a value returns whose change has this outcome.
+
+    Raises ProblemError, ClusterError.
+    """
+    try:
+        outcome()
+    except ProblemError as problem:
+        if problem.code not in _OVER:
+            raise
+        cell = client.gateway.node.machine.cell(name.encode())
+        found = None if cell is None else cell_values.decode(cell.value)
+        if isinstance(found, tuple) or found == value:
+            # It was none, as far as this node knew, when the script was begun; what is behind it has begun.
+            raise CommandRefused("the key has become a string: run the script again", "TRYAGAIN") from None
+        return script.other
+    return script.done
+
+
+def _is_cell(client: Client, name: str) -> bool:
+    """Whether a name is a cell in what this node has applied."""
+    return client.gateway.node.machine.cell(name.encode()) is not None
+
+
+async def _run_on_lock(client: Client, script: Script, name: str, text: str, args: Sequence[bytes]) -> int:
+    """Do what a script means with the hold of a name that has a value. Raises ProblemError, ClusterError."""
+    request = _one_step(script, name, text, args)
+    if request is not None:
+        return await _changed(client, script, request)
+    held = await _held_with(client, name, text)
+    if held is None:
+        return script.other
+    left_ms = held.expires_in_ms
+    if script.act is Meaning.REMAINING:
+        return max(left_ms or 0, 0)
+    if left_ms is None:
+        return script.endless
+    ttl_ms = integer(args[1]) * script.unit_ms
+    if script.act is Meaning.EXTEND and args[2] == b"0":
+        command = addition(name, text, ttl_ms)
+        is_over = await _is_over(client.gateway.submit(command, Renewed, client.timeout_s))
+        return script.other if is_over else script.done
+    return await _changed(client, script, _expiry(name, text, ttl_ms))
+
+
+def _one_step(script: Script, name: str, text: str, args: Sequence[bytes]) -> Change | None:
+    """Return the one step that a script is, None if it has to look first."""
+    if script.act is Meaning.DELETE:
+        return _expiry(name, text, 0)
+    if script.act is Meaning.EXPIRE and not script.endless:
+        return _expiry(name, text, integer(args[1]) * script.unit_ms)
+    return None
+
+
+def _expiry(name: str, text: str, ttl_ms: int) -> Change:
+    """Let the hold with a value last so long from now on, or end now if that is nothing."""
+    if ttl_ms <= 0:
+        return ReleaseRequest(name=name, value=text)
+    return RenewRequest(name=name, value=text, ttl_ms=ttl_ms, exact=True)
+
+
+async def _changed(client: Client, script: Script, request: Change) -> int:
+    changing: Awaitable[object]
+    if isinstance(request, ReleaseRequest):
+        changing = client.gateway.submit(request.command(), Released, client.timeout_s)
+    else:
+        changing = client.gateway.submit(request.command(HoldKind.LOCK), Renewed, client.timeout_s)
+    return script.other if await _is_over(changing) else script.done
+
+
+async def _held_with(client: Client, name: str, text: str) -> HoldView | None:
+    """Return the caller's own hold of a name with a value: whoever knows that may know the rest."""
+    rights_needed.check_name(client.gateway.rights, Right.ACQUIRE, name)
+
+    def look(machine: LockMachine) -> tuple[HoldView, ...]:
+        return machine.holders(name)
+
+    for hold in await client.gateway.read(look, client.timeout_s):
+        if hold.name == name and hold.value == text and hold.principal in ("", client.principal):
+            return hold
+    return None

@@ -1,0 +1,88 @@
+"""Commands that are one step of the log: begun as soon as they have come, without waiting for those before.
+
+A client that pipelines gets many of them into one entry. What makes that right:
+
+- They are begun in the order in which they came, in a lane of the connection. A node numbers its commands in
+  that order, also if a load makes some wait for their turn, and the log has them in the order of the numbers,
+  whoever leads and however often they are sent again: a number behind which there is another one already is
+  not applied (`cluster.commands.outbox`). So their effects are those of one command after the other, also on
+  the same key.
+- One that is told not to be applied was in no log, and those behind it do not depend on it: a pipeline is
+  not a transaction.
+- If the outcome of one is unknown, the connection ends there, without an answer to it or to any behind it.
+  Each attempt to take a lock is followed by itself, so what those behind it get is given back.
+- Whatever else a client asks for waits until all before it are answered, and lets nothing behind it begin:
+  what reads, takes more than one step, or says who calls. So do the rare forms of these commands, and all
+  that is refused before it is begun, so that there is one place which says why.
+"""
+
+from typing import Final
+
+from cluster.errors import ClusterError
+from lockapi import needs
+from lockapi.problems import ProblemError
+from redis_api.commands import holds
+from redis_api.keys import scripting
+from redis_api.lua.scripts import Script
+from redis_api.protocol.arguments import set_options
+from redis_api.protocol.errors import CommandRefused, failure_of
+from redis_api.protocol.resp import Reply
+from redis_api.shared.client import Client, Started
+
+_WORDS_MIN: Final = {b"SET": 6, b"EVALSHA": 5, b"EVAL": 5}
+"""The commands, with how many words they have at least."""
+
+
+def begin(client: Client, words: list[bytes]) -> Started | None:
+    """Begin a command; return None if it has to be carried out alone, and nothing of it has begun."""
+    name = words[0].upper()
+    if len(words) < _WORDS_MIN.get(name, len(words) + 1):
+        return None
+    face = client.face
+    if client.queue is not None or client.listening.count or client.place.refused is not None:
+        return None
+    if face.starting():
+        return None
+    try:
+        client.admit()
+        face.rates.take(client.principal or client.place.origin, needs.ACQUIRE)
+        client.is_counted = True
+        started = _set(client, words) if name == b"SET" else _script(client, name, words)
+    except (ProblemError, ClusterError, CommandRefused):
+        return None
+    if started is not None:
+        started.name = name.decode()
+        face.commands[started.name] += 1
+        client.is_counted = False
+    return started
+
+
+def _set(client: Client, words: list[bytes]) -> Started | None:
+    """SET key value NX PX ms."""
+    options = set_options(words[3:])
+    if options.gets or options.ttl_ms is None or not options.only_new:
+        return None
+    return holds.begin_take(client, words[1], words[2], options.ttl_ms)
+
+
+def _script(client: Client, name: bytes, words: list[bytes]) -> Started | None:
+    """EVALSHA sha1 numkeys key [key ...] arg [arg ...], or with the script itself."""
+    if name == b"EVAL" and client.face.scripts.is_new(words[1]):
+        return None
+    asked = scripting.asked(client, words[1:], scripting.FORMS[name])
+    return (
+        holds.begin_run(client, asked.script, asked.keys, asked.args)
+        if isinstance(asked.script, Script)
+        else None
+    )
+
+
+def finish(client: Client, started: Started) -> Reply:
+    """Return the answer to a command that has an outcome. Raises EndConnection if nobody knows it."""
+    try:
+        return started.finish()
+    except (ProblemError, ClusterError, CommandRefused) as error:
+        client.note(error, started.name)
+        failure = failure_of(error)
+        client.face.errors[failure.code] += 1
+        return failure

@@ -1,0 +1,1 @@
+"""Scripts of clients: known by what they mean, or run in a sandbox."""

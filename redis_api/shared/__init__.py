@@ -1,0 +1,1 @@
+"""What a connection keeps, and what all connections of a node share."""
