@@ -43,7 +43,9 @@ class Machine:
 
     def show(self, *names: str, unit: str = "holdfast") -> list[str]:
         """Return properties of a unit."""
-        return [self.on(f"systemctl show --value --property {name} {unit}") for name in names]
+        said = self.on(f"systemctl show --property {','.join(names)} {unit}")
+        found = dict(line.split("=", 1) for line in said.splitlines())
+        return [found[name] for name in names]
 
     def journal(self) -> str:
         """Return the last lines of the node's journal."""

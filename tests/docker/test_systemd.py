@@ -160,6 +160,18 @@ def test_a_mistake_is_in_the_journal_and_not_tried_again(
     node.on("systemctl start holdfast")
 
 
+def test_it_is_tried_again_however_often(host: Machine) -> None:
+    """As when its address comes later than itself: systemd gives up five starts within ten seconds otherwise."""
+    place = "/run/systemd/system/holdfast.service.d"
+    host.on(
+        f"mkdir -p {place} && printf '[Service]\nExecStart=\nExecStart=/bin/false\n' >{place}/failing.conf"
+    )
+    host.on("systemctl daemon-reload && systemctl restart holdfast", code=1)
+    wait_for("many starts", lambda: int(host.show("NRestarts")[0]) > 6 or None)
+    host.on(f"rm {place}/failing.conf && systemctl daemon-reload")
+    wait_for("it runs", lambda: host.show("ActiveState") == ["active"] or None)
+
+
 def test_a_stop_is_in_order(node: Machine) -> None:
     """It ends by itself, with code 0, and leaves no process."""
     node.on("systemctl stop holdfast")
