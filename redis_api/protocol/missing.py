@@ -24,7 +24,7 @@ _REASONS: Final = {
         "GETRANGE INCRBYFLOAT MSETNX SETRANGE SUBSTR"
     ),
     "a lock keeps its name: write the new key and delete the old one": "COPY MOVE RENAME RENAMENX",
-    "nothing ends all locks at once: delete the keys that SCAN lists": "FLUSHALL FLUSHDB SWAPDB",
+    "a database is a prefix of names: its keys have names, which stay": "SWAPDB",
     "it tells how it works by its metrics and its log; `holdfast watch` shows what happens to locks": (
         "DEBUG LATENCY MEMORY MONITOR OBJECT SLOWLOG"
     ),

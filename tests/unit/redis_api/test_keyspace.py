@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from cluster.errors import NoLeader
 from lockstate.words.commands import Acquire, DeleteCells, Freeze, PutCell, TransactCells, Uncommon, Wanted
 from lockstate.words.ids import AttemptId, HoldId
 from lockstate.words.modes import Mode, Scope
@@ -589,6 +590,49 @@ async def test_bounds_of_listings(monkeypatch: pytest.MonkeyPatch) -> None:
         assert await client.ask("SCAN", new) == [b"0", [b"k3", b"k4"]]
         await client.ask("SELECT", 1)
         assert (await client.ask("SCAN", new)).startswith("-ERR invalid cursor")
+
+
+async def test_a_flush_ends_what_is_in_a_database_or_in_all() -> None:
+    """Strings, lists and the locks of all clients, more than go into one step, and nothing beside them."""
+    async with serving() as served, served.client() as client, served.client() as other:
+        for number in range(70):
+            await client.ask("SET", f"k{number}", "v")
+        await client.ask("RPUSH", "list", "v")
+        assert await other.ask("SET", "lock", VALUE, "NX", "PX", 30_000) == "+OK"
+        for database in (1, 15):
+            await other.ask("SELECT", database)
+            assert await other.ask("SET", "lock", VALUE, "NX", "PX", 30_000) == "+OK"
+        assert await client.ask("FLUSHDB", "SYNC") == "+OK"
+        assert (await client.ask("DBSIZE"), len(served.holders)) == (0, 2)
+        assert await client.ask("FLUSHDB") == "+OK", "of nothing"
+        for words in (("FLUSHDB", "NOW"), ("FLUSHALL", "ASYNC", "SYNC")):
+            assert (await client.ask(*words)).startswith("-ERR syntax error")
+        assert await client.ask("FLUSHALL", "ASYNC") == "+OK"
+        assert (await other.ask("DBSIZE"), len(served.holders)) == (0, 0)
+
+
+async def test_a_flush_deletes_all_or_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Too many keys and a missing right are told before anything is deleted; what stops it later is an error."""
+    whole = "read,acquire,force@redis/0"
+    tokens = token_line("billing", TOKEN, f"{whole} read,acquire@redis/0/kept")
+    tokens += token_line("ops", OTHER_TOKEN, whole)
+    async with serving(tokens) as served, served.client() as client, served.client() as ops:
+        await client.ask("AUTH", TOKEN)
+        await ops.ask("AUTH", OTHER_TOKEN)
+        for key in ("a", "b", "kept/c"):
+            await client.ask("SET", key, "v")
+        refused = await client.ask("FLUSHDB")
+        assert refused.startswith("-NOPERM forbidden: this needs the right force for 'redis/0/kept'")
+        assert (await ops.ask("FLUSHALL")).startswith("-NOPERM forbidden: this needs the right read for 'redis/1/'")
+        with monkeypatch.context() as bound:
+            bound.setattr(scanning, "KEYS_COUNT_MAX", 2)
+            assert (await ops.ask("FLUSHDB")).startswith("-ERR FLUSHDB looks at 2 keys at most")
+        assert await ops.ask("DBSIZE") == 3
+        served.node.failure = NoLeader("no leader")
+        assert (await ops.ask("FLUSHDB")).startswith("-LOADING ")
+        served.node.failure = None
+        assert await ops.ask("FLUSHDB") == "+OK"
+        assert await ops.ask("DBSIZE") == 0
 
 
 def test_values_of_any_bytes_are_told_apart() -> None:

@@ -78,6 +78,8 @@ CASES: dict[str, Case] = {
     "SCAN": Case(("SCAN", 0), frozenset(READ), is_about_keys=False),
     "KEYS": Case(("KEYS", "*"), frozenset(READ), is_about_keys=False),
     "DBSIZE": Case(("DBSIZE",), frozenset(READ), is_about_keys=False),
+    "FLUSHDB": Case(("FLUSHDB",), frozenset({"all"}), is_about_keys=False),
+    "FLUSHALL": Case(("FLUSHALL",), frozenset({"all"}), is_about_keys=False),
     "DEL": _takes("DEL", "KEY"),
     "UNLINK": _takes("UNLINK", "KEY"),
     "DELEX": _writes("DELEX", "KEY"),
