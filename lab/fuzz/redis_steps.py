@@ -190,6 +190,8 @@ def string_words(rng: random.Random, key: Any, second: Any, value: Any, ms: int)
         ("INCRBY", key, number),
         ("DECRBY", key, number),
         ("MSET", key, value, second, "1"),
+        ("MSETNX", key, value, second, "1"),
+        ("GETRANGE", key, rng.choice([0, 1, -2, -9]), rng.choice([0, 1, -1, 9, "x"])),
         ("MSET", key, value, second),
         ("MGET", key, second),
     ]
@@ -211,6 +213,8 @@ def list_words(rng: random.Random, key: Any, second: Any, value: Any, ms: int) -
         ("RPOP", key),
         ("RPOP", key, count),
         ("LLEN", key),
+        ("LINDEX", key, rng.choice([0, 1, -1, 9, "x"])),
+        ("LTRIM", key, rng.choice([0, 1, -2, -9]), rng.choice([0, 1, -1, 9, "x"])),
         ("LRANGE", key, rng.choice([0, 1, -2, -9]), rng.choice([0, 1, -1, 9, "x"])),
         ("BLPOP", key, second, "0.001"),
         ("BRPOP", key, rng.choice(["-1", "x", "0.001", "1e-3"])),

@@ -234,7 +234,7 @@ async def run(client: Client, script: Script, keys: Sequence[bytes], args: Seque
     def program(overlay: Overlay) -> Reply:
         return known_scripts.run(overlay, script, keys, args)
 
-    if script.signals or _is_cell(client, name):
+    if script.takes_steps or _is_cell(client, name):
         return await transact(client, program)
     done = await _run_on_lock(client, script, name, text, args)
     if done == script.other and _is_cell(client, name):
@@ -249,7 +249,7 @@ Change = ReleaseRequest | RenewRequest
 def begin_run(client: Client, script: Script, keys: Sequence[bytes], args: Sequence[bytes]) -> Started | None:
     """Begin what a script means; return None if that takes more than one step. Raises as `run`."""
     name, text = name_of(client, keys[0]), spelled.value_text(args[0])
-    request = None if script.signals or _is_cell(client, name) else _one_step(script, name, text, args)
+    request = None if script.takes_steps or _is_cell(client, name) else _one_step(script, name, text, args)
     if request is None:
         return None
     gateway = client.gateway

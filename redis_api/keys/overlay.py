@@ -382,6 +382,9 @@ class Overlay:
                 f" its value first, as the scripts of lock clients do; see {MANUAL}",
                 "NOPERM",
             )
+        if slot.taken is not None:
+            slot.taken = msgspec.structs.replace(slot.taken, ttl_ms=ttl_ms or 0)
+            return
         if ttl_ms is None:
             raise not_supported("PERSIST", "the lease of a lock that is held cannot be made endless")
         if slot.left_ms is None:
@@ -389,10 +392,7 @@ class Overlay:
                 "EXPIRE of a lock without a deadline",
                 "give the time when it is taken: SET key value NX PX ms",
             )
-        if slot.taken is not None:
-            slot.taken = msgspec.structs.replace(slot.taken, ttl_ms=ttl_ms)
-        else:
-            slot.lock_part = RenewOperation(slot.hold_id, ttl_ms)
+        slot.lock_part = RenewOperation(slot.hold_id, ttl_ms)
 
     # -- what comes of it -----------------------------------------------------------------------------------
 

@@ -17,11 +17,11 @@ _REASONS: Final = {
     ),
     "it has no streams: keep them in Redis": "XACK XADD XDEL XGROUP XLEN XRANGE XREAD XREADGROUP XTRIM XINFO",
     "it has no bitmaps: keep them in Redis": "SETBIT GETBIT BITCOUNT BITFIELD BITOP BITPOS",
-    "its lists have LPUSH, RPUSH, LPOP, RPOP, BLPOP, BRPOP, LLEN and LRANGE": (
-        "BLMOVE BLMPOP BRPOPLPUSH LINDEX LINSERT LMOVE LMPOP LPOS LPUSHX LREM LSET LTRIM RPOPLPUSH RPUSHX"
+    "its lists have LPUSH, RPUSH, LPOP, RPOP, BLPOP, BRPOP, LINDEX, LLEN, LRANGE and LTRIM": (
+        "BLMOVE BLMPOP BRPOPLPUSH LINSERT LMOVE LMPOP LPOS LPUSHX LREM LSET RPOPLPUSH RPUSHX"
     ),
     "a GET and a SET after WATCH, between MULTI and EXEC, do the same": (
-        "GETRANGE INCRBYFLOAT MSETNX SETRANGE SUBSTR"
+        "INCRBYFLOAT SETRANGE SUBSTR"
     ),
     "a lock keeps its name: write the new key and delete the old one": "COPY MOVE RENAME RENAMENX",
     "a database is a prefix of names: its keys have names, which stay": "SWAPDB",

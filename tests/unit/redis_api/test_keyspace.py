@@ -245,6 +245,81 @@ async def test_a_transaction_takes_and_ends_locks_with_cells() -> None:
         assert done[1].startswith("-ERR the token of a lock is known when"), done
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        (("SETNX", "k", VALUE), ("PEXPIRE", "k", 30_000)),
+        (("SETNX", "k", VALUE), ("GETEX", "k", "EX", 30)),
+        (("SETNX", "k", VALUE), ("PEXPIRE", "k", 60_000), ("PEXPIRE", "k", 30_000)),
+        (("SETNX", "k", VALUE), ("SET", "k", VALUE, "PX", 30_000)),
+    ],
+)
+async def test_a_lock_gets_its_time_in_the_step_that_takes_it(words: tuple[tuple[Any, ...], ...]) -> None:
+    """SETNX and EXPIRE together, as older lock clients do, are a take with a lease."""
+    async with serving() as served, served.client() as client:
+        assert (await transaction(client, *words))[0] == 1
+        assert 20_000 < await client.ask("PTTL", "k") <= 30_000
+        assert len(served.holders) == 1
+        assert (await transaction(client, *words))[0] == 0
+        refused = await transaction(client, ("SETNX", "other", VALUE), ("PERSIST", "other"))
+        assert refused.startswith("-ERR invalid-request: no_deadline"), "it would have none"
+
+
+async def test_a_release_that_tells_why_it_found_nothing() -> None:
+    """The script of redsync tells a lock that is over from one that somebody else has, without Lua."""
+    source = """
+        local val = redis.call("GET", KEYS[1])
+        if val == ARGV[1] then return redis.call("DEL", KEYS[1])
+        elseif val == false then return -1
+        else return 0 end
+    """
+    async with serving() as served, served.client() as client, served.client() as other:
+        assert await client.ask("EVAL", source, 1, "k", VALUE) == -1
+        assert await client.ask("SET", "k", VALUE, "NX", "PX", 30_000) == "+OK"
+        assert await other.ask("EVAL", source, 1, "k", "another") == 0
+        assert await other.ask("EVAL", source, 1, "k", VALUE) == 1
+        assert not served.holders
+        assert await client.ask("SET", "k", VALUE) == "+OK", "a string"
+        assert [await other.ask("EVAL", source, 1, "k", VALUE) for _ in range(2)] == [1, -1]
+
+
+async def test_several_locks_are_taken_together_or_none() -> None:
+    """MSETNX, with a time for each in the same step, and GETRANGE of their values."""
+    async with serving() as served, served.client() as client, served.client() as other:
+        step = ("MSETNX", "a", VALUE, "b", VALUE), ("PEXPIRE", "a", 30_000), ("PEXPIRE", "b", 30_000)
+        assert await transaction(client, *step) == [1, 1, 1]
+        assert len(served.holders) == 2
+        assert await other.ask("GETRANGE", "a", 0, 3) == VALUE[:4]
+        assert await other.ask("MSETNX", "c", VALUE, "b", VALUE) == 0
+        assert await other.ask("EXISTS", "c") == 0
+        assert (await other.ask("MSETNX", "c", VALUE, "d")).startswith("-ERR wrong number of arguments")
+        assert (await other.ask("MSETNX", "c", VALUE)).startswith("-ERR invalid-request: no_deadline")
+        await client.ask("SET", "text", "abcd")
+        told = [await client.ask("GETRANGE", "text", *span) for span in ((0, -1), (-2, 9), (-9, 0), (3, 1))]
+        assert told == [b"abcd", b"cd", b"a", b""]
+        assert await client.ask("GETRANGE", "none", 0, -1) == b""
+
+
+async def test_a_list_is_looked_at_and_trimmed() -> None:
+    """LINDEX tells one element; LTRIM leaves what LRANGE tells, and nothing leaves no list."""
+    async with serving() as served, served.client() as client:
+        for start, stop, left in ((1, -2, [b"b", b"c"]), (-9, 9, [b"b", b"c"]), (0, 0, [b"b"]), (1, 0, [])):
+            if start == 1:
+                await client.ask("DEL", "k")
+                await client.ask("RPUSH", "k", "a", "b", "c", "d")
+            assert await client.ask("LTRIM", "k", start, stop) == "+OK"
+            assert await client.ask("LRANGE", "k", 0, -1) == left
+        assert await client.ask("LTRIM", "k", 0, 0) == "+OK", "of no list"
+        assert await client.ask("LINDEX", "k", 0) is None
+        await client.ask("RPUSH", "list", "a", "b")
+        told = [await client.ask("LINDEX", "list", place) for place in (0, 1, 2, -1, -2, -3)]
+        assert told == [b"a", b"b", None, b"b", b"a", None]
+        assert await client.ask("EXISTS", "k") == 0
+        assert (await client.ask("LTRIM", "k", 0, "x")).startswith("-ERR value is not an integer")
+        await client.ask("SET", "k", VALUE, "NX", "PX", 30_000)
+        assert (await client.ask("LTRIM", "k", 0, 0)).startswith("-WRONGTYPE ")
+
+
 async def test_a_lock_changes_hands_in_one_step() -> None:
     """DEL and SET NX of one key in a transaction: it is never free in between."""
     async with serving() as served, served.client() as client:

@@ -96,6 +96,10 @@ CASES: dict[str, Case] = {
     "GETDEL": _writes("GETDEL", "KEY"),
     "GETEX": _writes("GETEX", "KEY", "EX", 9),
     "MSET": _writes("MSET", "KEY", "v"),
+    "MSETNX": Case(
+        ("EXEC",), frozenset(BOTH), True, (("MULTI",), ("MSETNX", "KEY", "v"), ("PEXPIRE", "KEY", 60_000))
+    ),
+    "GETRANGE": _reads("GETRANGE", "KEY", 0, 1),
     "APPEND": _writes("APPEND", "KEY", "1"),
     "INCR": _writes("INCR", "KEY"),
     "DECR": _writes("DECR", "KEY"),
@@ -117,6 +121,8 @@ CASES: dict[str, Case] = {
     "GET": _reads("GET", "KEY"),
     "MGET": _reads("MGET", "KEY"),
     "STRLEN": _reads("STRLEN", "KEY"),
+    "LTRIM": _writes("LTRIM", "KEY", 0, 1),
+    "LINDEX": _reads("LINDEX", "KEY", 0),
     "LLEN": _reads("LLEN", "KEY"),
     "LRANGE": _reads("LRANGE", "KEY", 0, 1),
     "WATCH": _reads("WATCH", "KEY"),
