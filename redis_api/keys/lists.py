@@ -66,7 +66,10 @@ def span(overlay: Overlay, args: Sequence[bytes]) -> Reply:
 
 def index(overlay: Overlay, args: Sequence[bytes]) -> Reply:
     """LINDEX key index."""
-    place, items = integer(args[1]), overlay.read_items(args[0])
+    items = overlay.read_items(args[0])
+    if not items:
+        return None
+    place = integer(args[1])
     return items[place] if -len(items) <= place < len(items) else None
 
 
@@ -81,8 +84,9 @@ def trim(overlay: Overlay, args: Sequence[bytes]) -> Reply:
 
 def _span(overlay: Overlay, args: Sequence[bytes]) -> tuple[bytes, ...]:
     """Return the elements of the list `args[0]` from one place to another. Raises CommandRefused."""
+    first, last = integer(args[1]), integer(args[2])
     items = overlay.read_items(args[0])
-    return items[within(args[1], args[2], len(items))]
+    return items[within(first, last, len(items))]
 
 
 def popping_first(*, at_head: bool) -> Act:

@@ -152,8 +152,9 @@ def _pairs(command: str, args: Sequence[bytes]) -> dict[bytes, bytes]:
 
 def getrange(overlay: Overlay, args: Sequence[bytes]) -> Reply:
     """GETRANGE key start end."""
+    first, last = integer(args[1]), integer(args[2])
     text = overlay.read_text(args[0]) or b""
-    return text[within(args[1], args[2], len(text))]
+    return text[within(first, last, len(text))]
 
 
 def append(overlay: Overlay, args: Sequence[bytes]) -> Reply:

@@ -147,12 +147,8 @@ def set_options(args: list[bytes]) -> SetOptions:
     return SetOptions(**given)
 
 
-def within(start: bytes, stop: bytes, count: int) -> slice:
-    """Read the places from one to another of `count`, which count from the end if they are negative.
-
-    Raises CommandRefused.
-    """
-    first, last = integer(start), integer(stop)
+def within(first: int, last: int, count: int) -> slice:
+    """Return the places from one to another of `count`; a negative one counts from the end."""
     first = max(first + count, 0) if first < 0 else first
     return slice(first, max(last + count if last < 0 else last, first - 1) + 1)
 

@@ -310,7 +310,7 @@ async def test_a_list_is_looked_at_and_trimmed() -> None:
             assert await client.ask("LTRIM", "k", start, stop) == "+OK"
             assert await client.ask("LRANGE", "k", 0, -1) == left
         assert await client.ask("LTRIM", "k", 0, 0) == "+OK", "of no list"
-        assert await client.ask("LINDEX", "k", 0) is None
+        assert await client.ask("LINDEX", "k", "x") is None, "as in Redis: there is nothing to look at"
         await client.ask("RPUSH", "list", "a", "b")
         told = [await client.ask("LINDEX", "list", place) for place in (0, 1, 2, -1, -2, -3)]
         assert told == [b"a", b"b", None, b"b", b"a", None]
