@@ -32,7 +32,7 @@ from lockstate.words.ids import HoldId, OwnerName
 from lockstate.words.kinds import HoldKind
 from lockstate.words.results import Granted, HoldView, Released, Renewed
 from redis_api.keys import cell_values, known_scripts
-from redis_api.keys.overlay import Overlay
+from redis_api.keys.overlay import Overlay, lasting_ms
 from redis_api.keys.transact import transact
 from redis_api.lua.scripts import Meaning, Script
 from redis_api.protocol import spelled
@@ -106,7 +106,7 @@ def _asked(client: Client, known: Key, ttl_ms: int | None) -> AcquireRequest:
     if ttl_ms is None:
         request.no_deadline = True
     else:
-        request.ttl_ms = ttl_ms
+        request.ttl_ms = lasting_ms(ttl_ms)
     return request
 
 
@@ -195,7 +195,7 @@ def _tell_same_value(client: Client, name: str, text: str, value: bytes) -> None
 async def _renew(client: Client, hold_id: HoldId, ttl_ms: int | None) -> int:
     """Let a hold last exactly so long from now on; return its token. Raises ProblemError, ClusterError."""
     request = RenewRequest(
-        hold_id=hold_id, ttl_ms=UNSET if ttl_ms is None else ttl_ms, exact=ttl_ms is not None
+        hold_id=hold_id, ttl_ms=UNSET if ttl_ms is None else lasting_ms(ttl_ms), exact=ttl_ms is not None
     )
     renewed = await client.gateway.submit(request.command(HoldKind.LOCK), Renewed, client.timeout_s)
     return renewed.result.token
@@ -324,7 +324,7 @@ def _expiry(name: str, text: str, ttl_ms: int) -> Change:
     """Let the hold with a value last so long from now on, or end now if that is nothing."""
     if ttl_ms <= 0:
         return ReleaseRequest(name=name, value=text)
-    return RenewRequest(name=name, value=text, ttl_ms=ttl_ms, exact=True)
+    return RenewRequest(name=name, value=text, ttl_ms=lasting_ms(ttl_ms), exact=True)
 
 
 async def _changed(client: Client, script: Script, request: Change) -> int:

@@ -8,6 +8,7 @@ import msgspec
 import pytest
 
 from cluster.errors import NoLeader
+from lockstate.words import limits
 from lockstate.words.commands import Acquire, DeleteCells, Freeze, PutCell, TransactCells, Uncommon, Wanted
 from lockstate.words.ids import AttemptId, HoldId
 from lockstate.words.modes import Mode, Scope
@@ -263,6 +264,36 @@ async def test_a_lock_gets_its_time_in_the_step_that_takes_it(words: tuple[tuple
         assert (await transaction(client, *words))[0] == 0
         refused = await transaction(client, ("SETNX", "other", VALUE), ("PERSIST", "other"))
         assert refused.startswith("-ERR invalid-request: no_deadline"), "it would have none"
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("SET", "k", VALUE, "NX", "PX", 3),
+        ("SET", "k", VALUE, "PX", 3),
+        ("PSETEX", "k", 3, VALUE),
+        ("EVAL", "return redis.call('SET', KEYS[1], ARGV[1], 'NX', 'PX', 3)", 1, "k", VALUE),
+    ],
+)
+async def test_a_short_time_becomes_the_shortest_lease(
+    words: tuple[Any, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A key that is to last less than that is given so much, by whichever command."""
+    if words[0] == "EVAL":
+        pytest.importorskip("lupa.lua51", reason="needs lupa, the extra redis-lua of the node")
+    monkeypatch.setattr(limits, "TTL_MS_MIN", 40_000)  # which does not pass meanwhile
+    renewal = (
+        "if redis.call('get', KEYS[1]) == ARGV[1] then return redis.call('pexpire', KEYS[1], ARGV[2])"
+        " else return 0 end"
+    )
+    async with serving() as served, served.client() as client:
+        assert await client.ask(*words) == "+OK"
+        for change in (("EVAL", renewal, 1, "k", VALUE, 1), ("PEXPIRE", "k", 1), ("EXISTS", "k")):
+            assert 20_000 < await client.ask("PTTL", "k") <= 40_000
+            assert await client.ask("PEXPIRE", "k", 60_000) == 1
+            assert await client.ask(*change) == 1
+        assert await client.ask("EVAL", renewal, 1, "k", VALUE, 0) == 1
+        assert await client.ask("EXISTS", "k") == 0
 
 
 async def test_a_release_that_tells_why_it_found_nothing() -> None:

@@ -249,7 +249,7 @@ async def test_only_the_holder_changes_its_lease() -> None:
 @pytest.mark.parametrize(
     ("words", "error"),
     [
-        (["SET", "k", "v", "NX", "PX", "3"], "-ERR ttl-out-of-range: "),
+        (["SET", "k", "v", "NX", "EX", "90000"], "-ERR ttl-out-of-range: "),
         (["SET", "k", "v", "NX", "PX", "0"], "-ERR invalid expire time"),
         (["SET", "k", "v", "NX", "PX"], "-ERR syntax error"),
         (["SET", "k", "v", "NX", "PX", "x"], "-ERR value is not an integer"),
