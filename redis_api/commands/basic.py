@@ -197,6 +197,7 @@ def _name(what: str, text: bytes) -> str:
 def _line(client: Client) -> str:
     return (
         f"id={client.number} addr={client.place.address} name={client.name} db={client.database}"
+        f" sub={len(client.listening.channels)} psub={len(client.listening.patterns)}"
         f" resp={client.protocol} lib-name={client.library} lib-ver={client.library_version}"
         f" user={client.principal or 'default'}\n"
     )

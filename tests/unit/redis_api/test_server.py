@@ -406,6 +406,10 @@ async def test_a_client_sees_the_connections_of_its_principal() -> None:
             await two.ask("CLIENT", "SETNAME", "second")
             lines = (await one.ask("CLIENT", "LIST")).decode().splitlines()
             assert [line.split()[2] for line in lines] == ["name=first", "name=second"]
+            await two.ask("SUBSCRIBE", "channel")
+            assert [" sub=1 psub=0 " in line for line in (await one.ask("CLIENT", "LIST")).decode().splitlines()] == [
+                *(False, True)
+            ]
             assert all(line.endswith(" user=billing") for line in lines)
         await until(lambda: served.face.clients_count == 2)
         assert (await one.ask("CLIENT", "LIST")).count(b"\n") == 1
