@@ -24,10 +24,9 @@ HELD_BYTES_MAX: Final = 64 * 1024
 """Bytes of commands that wait for the one before them; then reading stops."""
 TURN_COUNT: Final = 8
 """Commands that one connection has carried out before others have their turn: many are over at once."""
-BEGIN_COUNT: Final = 64
-"""Commands that one connection begins before others have their turn."""
 WINDOW_COUNT: Final = 256
-"""Commands of one connection that are under way at a time; more wait until the first ones are answered."""
+"""Commands of one connection that are under way at a time; more wait until the first ones are answered. All
+may be begun in one turn, which takes a few milliseconds: so they share an entry, and what an entry costs."""
 UNREAD_S: Final = 30.0
 """Seconds in which a client has to read its replies when many are unread."""
 
@@ -69,7 +68,7 @@ class RedisConnection(asyncio.Protocol):
         self._is_all_answered = asyncio.Event()
         """Set while nothing is under way."""
         self._is_all_answered.set()
-        self._begins_later = self._answers_later = self._is_busy = False
+        self._answers_later = self._is_busy = False
         self._unread: asyncio.TimerHandle | None = None
         self._can_write = asyncio.Event()
         self._can_write.set()
@@ -97,7 +96,6 @@ class RedisConnection(asyncio.Protocol):
         """Take bytes, and carry out the commands in them."""
         if self._is_ending:
             return
-        self._place.heard()
         self._parser.feed(data)
         if self._parser.held_bytes > HELD_BYTES_MAX and not self._is_paused:
             self._is_paused = True
@@ -105,6 +103,8 @@ class RedisConnection(asyncio.Protocol):
             if self._client.is_waiting:
                 self._refuse(Failure("ERR", BEHIND_A_WAIT))
         self._go_on()
+        if not self._is_busy:
+            self._place.heard()
 
     def _next(self) -> list[bytes] | None:
         """Return the next command that has come as a whole; none once the connection ends.
@@ -122,16 +122,8 @@ class RedisConnection(asyncio.Protocol):
     # -- what is begun without waiting ----------------------------------------------------------------------
 
     def _go_on(self) -> None:
-        """Begin what has come, unless that is going to happen anyhow."""
-        if self._task is None and not self._begins_later:
-            self._begin()
-
-    def _begin(self) -> None:
         """Begin what has come as long as it needs only its place in the log; let a task do the rest."""
-        self._begins_later = False
-        for _ in range(BEGIN_COUNT):
-            if len(self._under_way) >= WINDOW_COUNT or not self._can_write.is_set():
-                return
+        while self._task is None and len(self._under_way) < WINDOW_COUNT and self._can_write.is_set():
             try:
                 words = self._next()
             except ProtocolError as error:
@@ -142,14 +134,14 @@ class RedisConnection(asyncio.Protocol):
                 return
             if not self._has_begun(words):
                 self._do_alone(self._work(words))
+            elif not self._parser.held_bytes:
                 return
-        self._begins_later = True
-        asyncio.get_running_loop().call_soon(self._begin)
 
     def _has_begun(self, words: list[bytes]) -> bool:
         """Begin a command, unless it has to be carried out alone."""
-        self._is_busy = True
-        self._place.begin()
+        if not self._is_busy:
+            self._is_busy = True
+            self._place.begin()
         started = self._commands.begin(self._client, words)
         if started is None:
             return False
@@ -189,7 +181,10 @@ class RedisConnection(asyncio.Protocol):
         self._write(replies, attempts)
         if not self._under_way:
             self._is_all_answered.set()
-        self._go_on()
+        if self._parser.held_bytes:
+            self._go_on()
+        elif self._task is None:
+            self._rest()
 
     def _write(self, replies: list[bytes], attempts: list[Attempt]) -> None:
         """Write replies, and say of each attempt whether its client could hear of it; empty both."""

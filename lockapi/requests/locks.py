@@ -266,6 +266,35 @@ class RenewRequest(OfHold, kw_only=True):
         return commands.Renew(hold_id, ttl_ms, self.checked_id(), kind, self.exact)
 
 
+ByValue = commands.ReleaseByValue | commands.RenewByValue
+"""What is done with the hold of a lock that is known by its value."""
+
+
+def taking(name: str, value: str, owner: OwnerName, ttl_ms: int | None) -> commands.Acquire:
+    """Return the command that takes a lock with a value: for so long, for None without a deadline.
+
+    The name has been checked, here and below. Raises ProblemError.
+    """
+    check(limits.check_text("owner", owner, limits.OWNER_BYTES_MAX))
+    if ttl_ms is not None:
+        check(limits.check_ttl(ttl_ms))
+    check_value(value)
+    hold_id, attempt_id = new_hold_ids()
+    said = commands.Uncommon(value=value, is_endless=ttl_ms is None)
+    of = hold_id, attempt_id, NO_SESSION, ttl_ms or 0, owner
+    return commands.Acquire(name, Mode.EXCLUSIVE, *of, uncommon=said)
+
+
+def lasting(name: str, value: str, ttl_ms: int) -> commands.RenewByValue:
+    """Return the command that lets the lease of a lock with a value end so long from now on.
+
+    Raises ProblemError.
+    """
+    check(limits.check_ttl(ttl_ms))
+    check_value(value)
+    return commands.RenewByValue(name, value, ttl_ms, HoldKind.LOCK, exact=True)
+
+
 def addition(name: str, value: str, ttl_ms: int) -> commands.RenewByValue:
     """Return the command that gives the lease of a lock with a value so much more than is left of it.
 
@@ -273,6 +302,12 @@ def addition(name: str, value: str, ttl_ms: int) -> commands.RenewByValue:
     """
     check_value(value)
     return commands.RenewByValue(name, value, ttl_ms, exact=True, adds=True)
+
+
+def ending(name: str, value: str) -> commands.ReleaseByValue:
+    """Return the command that ends the hold of a lock with a value. Raises ProblemError."""
+    check_value(value)
+    return commands.ReleaseByValue(name, value, HoldKind.LOCK)
 
 
 class ReleaseHoldRequest(Write, kw_only=True):

@@ -9,9 +9,8 @@ Meanwhile nobody has seen the hold, since a key that is a cell is read as one.
 """
 
 import logging
-from collections.abc import Awaitable, Callable, Iterator, Sequence
-from contextlib import contextmanager
-from functools import partial
+from collections.abc import Awaitable, Sequence
+from functools import lru_cache, partial
 from typing import Final
 
 from cluster.errors import ClusterError, OutcomeUnknown
@@ -21,14 +20,16 @@ from lockapi.gateway import Gateway
 from lockapi.problems import ProblemError
 from lockapi.requests.fields import UNSET, check_name
 from lockapi.requests.locks import (
-    AcquireRequest,
+    ByValue,
     ReleaseHoldRequest,
-    ReleaseRequest,
     RenewRequest,
     addition,
+    ending,
+    lasting,
+    taking,
 )
 from lockstate.machine import LockMachine
-from lockstate.words.ids import HoldId, OwnerName
+from lockstate.words.ids import HoldId
 from lockstate.words.kinds import HoldKind
 from lockstate.words.results import Granted, HoldView, Released, Renewed
 from redis_api.keys import cell_values, known_scripts
@@ -50,12 +51,20 @@ _SAME_VALUE: Final = (
     " node of this cluster for a server of its own (Redlock), and gets no majority: give it one address"
 )
 
+_NAMES_KEPT_MAX: Final = 4096
+"""Names that are kept, 6 MB at most: who takes a lock releases it, and comes again."""
+
 logger = logging.getLogger("redis_api")
 
 
 def name_of(client: Client, key: bytes) -> str:
     """Return the name of the lock that a key is. Raises ProblemError if it is too long."""
-    name = spelled.name_of(client.database, key)
+    return _name_of(client.database, key)
+
+
+@lru_cache(_NAMES_KEPT_MAX)
+def _name_of(database: int, key: bytes) -> str:
+    name = spelled.name_of(database, key)
     check_name("key", name)
     return name
 
@@ -74,63 +83,63 @@ async def take(client: Client, key: bytes, value: bytes, ttl_ms: int | None) -> 
     ):
         return False
     known = Key(client.principal, name, text, ttl_ms is None)
+    ttl_ms = None if ttl_ms is None else lasting_ms(ttl_ms)
     if await adopt_left(client, known, value, ttl_ms) is not None:
         return True
-    command = _asked(client, known, ttl_ms).command()
+    command = taking(name, text, client.owner, ttl_ms)
     attempt = client.attempt = begin_attempt(client, known, value, command.hold_id)
-    with _outcome_of(client, attempt, value):
+    try:
         await client.gateway.submit(command, Granted, client.timeout_s)
-    return attempt.has_hold
+    except BaseException as error:  # noqa: BLE001 - raised again
+        _fail(client, attempt, value, error)
+        return False
+    return _is_taken(client, attempt)
 
 
 def begin_take(client: Client, key: bytes, value: bytes, ttl_ms: int) -> Started | None:
     """Begin to take a lock; return None if it is to be looked at first. Raises as `take`."""
-    known = Key(client.principal, name_of(client, key), spelled.value_text(value), is_endless=False)
+    gateway = client.gateway
+    known = Key(gateway.principal.name, name_of(client, key), spelled.value_text(value), is_endless=False)
     if client.face.left.has_left(known) or _is_cell(client, known.name):
         return None
-    command, gateway = _asked(client, known, ttl_ms).command(), client.gateway
+    command = taking(known.name, known.value, client.owner, lasting_ms(ttl_ms))
     begun = gateway.begin(command, client.timeout_s, client.lane)
     attempt = begin_attempt(client, known, value, command.hold_id)
 
     def finish() -> Reply:
-        with _outcome_of(client, attempt, value):
+        try:
             gateway.outcome(command, begun, Granted)
-        return OK if attempt.has_hold else None
+        except Exception as error:  # noqa: BLE001 - raised again
+            _fail(client, attempt, value, error)
+            return None
+        return OK if _is_taken(client, attempt) else None
 
     return Started(begun, finish, attempt)
 
 
-def _asked(client: Client, known: Key, ttl_ms: int | None) -> AcquireRequest:
-    """Return the request that takes a lock."""
-    request = AcquireRequest(name=known.name, value=known.value, owner=OwnerName(client.owner))
-    if ttl_ms is None:
-        request.no_deadline = True
-    else:
-        request.ttl_ms = lasting_ms(ttl_ms)
-    return request
-
-
-@contextmanager
-def _outcome_of(client: Client, attempt: Attempt, value: bytes) -> Iterator[None]:
-    """Settle an attempt by what the block raises. A lock that somebody else has is not an error."""
-    is_granted = False
-    try:
-        yield
-        is_granted = not gave_way(client, attempt)
-    except OutcomeUnknown:
-        attempt.give_back()
-        raise
-    except ProblemError as problem:
-        if attempt.key.is_endless and problem.code == "invalid-request":
-            advice = "give it a time: PX, or lock(..., timeout=30) in redis-py"
-            raise ProblemError(problem.code, f"{problem.detail}; {advice}") from None
-        if problem.code not in IN_THE_WAY:
-            raise
-        _tell_same_value(client, attempt.key.name, attempt.key.value, value)
-    finally:
-        attempt.settle(is_granted=is_granted)
+def _is_taken(client: Client, attempt: Attempt) -> bool:
+    """Settle an attempt that was granted a hold; return whether the client has it now."""
+    is_granted = not gave_way(client, attempt)
+    attempt.settle(is_granted=is_granted)
     if is_granted:
         client.took(attempt.key.name, attempt.hold_id)
+    return is_granted
+
+
+def _fail(client: Client, attempt: Attempt, value: bytes, error: BaseException) -> None:
+    """Settle an attempt that got nothing, and raise why, unless a lock is held: that is not an error."""
+    attempt.settle(is_granted=False)
+    if isinstance(error, OutcomeUnknown):
+        attempt.give_back()
+    if not isinstance(error, ProblemError):
+        raise error
+    key = attempt.key
+    if key.is_endless and error.code == "invalid-request":
+        advice = "give it a time: PX, or lock(..., timeout=30) in redis-py"
+        raise ProblemError(error.code, f"{error.detail}; {advice}") from None
+    if error.code not in IN_THE_WAY:
+        raise error
+    _tell_same_value(client, key.name, key.value, value)
 
 
 def begin_attempt(
@@ -195,7 +204,7 @@ def _tell_same_value(client: Client, name: str, text: str, value: bytes) -> None
 async def _renew(client: Client, hold_id: HoldId, ttl_ms: int | None) -> int:
     """Let a hold last exactly so long from now on; return its token. Raises ProblemError, ClusterError."""
     request = RenewRequest(
-        hold_id=hold_id, ttl_ms=UNSET if ttl_ms is None else lasting_ms(ttl_ms), exact=ttl_ms is not None
+        hold_id=hold_id, ttl_ms=UNSET if ttl_ms is None else ttl_ms, exact=ttl_ms is not None
     )
     renewed = await client.gateway.submit(request.command(HoldKind.LOCK), Renewed, client.timeout_s)
     return renewed.result.token
@@ -242,59 +251,53 @@ async def run(client: Client, script: Script, keys: Sequence[bytes], args: Seque
     return done
 
 
-Change = ReleaseRequest | RenewRequest
-"""What is done with the hold that has a value, in one step."""
+Change = tuple[ByValue, type[Released | Renewed]]
+"""What is done with the hold that has a value, in one step, and what that gives."""
 
 
 def begin_run(client: Client, script: Script, keys: Sequence[bytes], args: Sequence[bytes]) -> Started | None:
     """Begin what a script means; return None if that takes more than one step. Raises as `run`."""
     name, text = name_of(client, keys[0]), spelled.value_text(args[0])
-    request = None if script.takes_steps or _is_cell(client, name) else _one_step(script, name, text, args)
-    if request is None:
+    change = None if script.takes_steps or _is_cell(client, name) else _one_step(script, name, text, args)
+    if change is None:
         return None
-    gateway = client.gateway
-    if isinstance(request, ReleaseRequest):
-        release = request.command()
-        begun = gateway.begin(release, client.timeout_s, client.lane)
-        said = partial(
-            _said, client, script, name, args[0], lambda: gateway.outcome(release, begun, Released)
-        )
-    else:
-        renew = request.command(HoldKind.LOCK)
-        begun = gateway.begin(renew, client.timeout_s, client.lane)
-        said = partial(_said, client, script, name, args[0], lambda: gateway.outcome(renew, begun, Renewed))
-    return Started(begun, said)
+    gateway, (command, gives) = client.gateway, change
+    begun = gateway.begin(command, client.timeout_s, client.lane)
+
+    def finish() -> Reply:
+        try:
+            gateway.outcome(command, begun, gives)
+        except ProblemError as problem:
+            if problem.code not in _OVER:
+                raise
+            _check_no_cell(client, name, args[0])
+            return script.other
+        return script.done
+
+    return Started(begun, finish)
 
 
-def _said(client: Client, script: Script, name: str, value: bytes, outcome: Callable[[], object]) -> int:
-    """Return what a script about a value returns whose change has this outcome.
+def _check_no_cell(client: Client, name: str, value: bytes) -> None:
+    """Refuse a script that found no hold if its key is a string with the value. Raises CommandRefused.
 
-    Raises ProblemError, ClusterError.
+    It was none, as far as this node knew, when the script was begun; what is behind it has begun.
     """
-    try:
-        outcome()
-    except ProblemError as problem:
-        if problem.code not in _OVER:
-            raise
-        cell = client.gateway.node.machine.cell(name.encode())
-        found = None if cell is None else cell_values.decode(cell.value)
-        if isinstance(found, tuple) or found == value:
-            # It was none, as far as this node knew, when the script was begun; what is behind it has begun.
-            raise CommandRefused("the key has become a string: run the script again", "TRYAGAIN") from None
-        return script.other
-    return script.done
+    cell = client.gateway.node.machine.cell(name.encode())
+    found = None if cell is None else cell_values.decode(cell.value)
+    if isinstance(found, tuple) or found == value:
+        raise CommandRefused("the key has become a string: run the script again", "TRYAGAIN") from None
 
 
 def _is_cell(client: Client, name: str) -> bool:
     """Whether a name is a cell in what this node has applied."""
-    return client.gateway.node.machine.cell(name.encode()) is not None
+    return name.encode() in client.gateway.node.machine.state.cells
 
 
 async def _run_on_lock(client: Client, script: Script, name: str, text: str, args: Sequence[bytes]) -> int:
     """Do what a script means with the hold of a name that has a value. Raises ProblemError, ClusterError."""
-    request = _one_step(script, name, text, args)
-    if request is not None:
-        return await _changed(client, script, request)
+    change = _one_step(script, name, text, args)
+    if change is not None:
+        return await _changed(client, script, change)
     held = await _held_with(client, name, text)
     if held is None:
         return script.other
@@ -323,16 +326,13 @@ def _one_step(script: Script, name: str, text: str, args: Sequence[bytes]) -> Ch
 def _expiry(name: str, text: str, ttl_ms: int) -> Change:
     """Let the hold with a value last so long from now on, or end now if that is nothing."""
     if ttl_ms <= 0:
-        return ReleaseRequest(name=name, value=text)
-    return RenewRequest(name=name, value=text, ttl_ms=lasting_ms(ttl_ms), exact=True)
+        return ending(name, text), Released
+    return lasting(name, text, lasting_ms(ttl_ms)), Renewed
 
 
-async def _changed(client: Client, script: Script, request: Change) -> int:
-    changing: Awaitable[object]
-    if isinstance(request, ReleaseRequest):
-        changing = client.gateway.submit(request.command(), Released, client.timeout_s)
-    else:
-        changing = client.gateway.submit(request.command(HoldKind.LOCK), Renewed, client.timeout_s)
+async def _changed(client: Client, script: Script, change: Change) -> int:
+    command, gives = change
+    changing = client.gateway.submit(command, gives, client.timeout_s)
     return script.other if await _is_over(changing) else script.done
 
 

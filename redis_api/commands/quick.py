@@ -16,43 +16,39 @@ A client that pipelines gets many of them into one entry. What makes that right:
   that is refused before it is begun, so that there is one place which says why.
 """
 
-from typing import Final
+from collections.abc import Callable
+from typing import Final, NamedTuple
 
 from cluster.errors import ClusterError
 from lockapi import needs
 from lockapi.problems import ProblemError
 from redis_api.commands import holds
-from redis_api.keys import scripting
+from redis_api.lua.sandbox import Program
 from redis_api.lua.scripts import Script
-from redis_api.protocol.arguments import set_options
+from redis_api.protocol.arguments import keys_and_args, set_options
 from redis_api.protocol.errors import CommandRefused, failure_of
 from redis_api.protocol.resp import Reply
 from redis_api.shared.client import Client, Started
 
-_WORDS_MIN: Final = {b"SET": 6, b"EVALSHA": 5, b"EVAL": 5}
-"""The commands, with how many words they have at least."""
-
 
 def begin(client: Client, words: list[bytes]) -> Started | None:
     """Begin a command; return None if it has to be carried out alone, and nothing of it has begun."""
-    name = words[0].upper()
-    if len(words) < _WORDS_MIN.get(name, len(words) + 1):
+    form = _FORMS.get(words[0]) or _FORMS.get(words[0].upper())
+    if form is None or len(words) < form.words_min:
         return None
-    face = client.face
-    if client.queue is not None or client.listening.count or client.place.refused is not None:
-        return None
-    if face.starting():
+    face, place = client.face, client.place
+    if client.queue is not None or client.listening.count or place.refused is not None or face.starting():
         return None
     try:
-        client.admit()
-        face.rates.take(client.principal or client.place.origin, needs.ACQUIRE)
+        principal = client.admit().principal.name
+        face.rates.take(principal or place.origin, needs.ACQUIRE)
         client.is_counted = True
-        started = _set(client, words) if name == b"SET" else _script(client, name, words)
+        started = form.begin(client, words)
     except (ProblemError, ClusterError, CommandRefused):
         return None
     if started is not None:
-        started.name = name.decode()
-        face.commands[started.name] += 1
+        started.name = form.name
+        face.commands[form.name] += 1
         client.is_counted = False
     return started
 
@@ -65,16 +61,40 @@ def _set(client: Client, words: list[bytes]) -> Started | None:
     return holds.begin_take(client, words[1], words[2], options.ttl_ms)
 
 
-def _script(client: Client, name: bytes, words: list[bytes]) -> Started | None:
-    """EVALSHA sha1 numkeys key [key ...] arg [arg ...], or with the script itself."""
-    if name == b"EVAL" and client.face.scripts.is_new(words[1]):
+def _eval(client: Client, words: list[bytes]) -> Started | None:
+    """EVAL script numkeys key [key ...] arg [arg ...]."""
+    return _run(client, client.face.scripts.of(words[1]), words)
+
+
+def _evalsha(client: Client, words: list[bytes]) -> Started | None:
+    """EVALSHA sha1 numkeys key [key ...] arg [arg ...]."""
+    return _run(client, client.face.scripts.get(words[1]), words)
+
+
+def _run(client: Client, script: Script | Program | None, words: list[bytes]) -> Started | None:
+    if not isinstance(script, Script):
         return None
-    asked = scripting.asked(client, words[1:], scripting.FORMS[name])
-    return (
-        holds.begin_run(client, asked.script, asked.keys, asked.args)
-        if isinstance(asked.script, Script)
-        else None
-    )
+    keys, args = keys_and_args(words[2:])
+    if len(keys) < script.keys_count or len(args) < script.args_count:
+        return None
+    return holds.begin_run(client, script, keys, args)
+
+
+class _Form(NamedTuple):
+    """How a command is begun."""
+
+    name: str
+    words_min: int
+    """Words that it has, at least."""
+    begin: Callable[[Client, list[bytes]], Started | None]
+
+
+_FORMS: Final = {
+    b"SET": _Form("SET", 6, _set),
+    b"EVAL": _Form("EVAL", 5, _eval),
+    b"EVALSHA": _Form("EVALSHA", 5, _evalsha),
+}
+"""The commands that may be begun."""
 
 
 def finish(client: Client, started: Started) -> Reply:

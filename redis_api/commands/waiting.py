@@ -12,7 +12,6 @@ from cluster.errors import OutcomeUnknown
 from lockapi.gateway import CommandOutcome
 from lockapi.problems import ProblemError
 from lockapi.requests.locks import AcquireRequest
-from lockstate.words.ids import OwnerName
 from lockstate.words.results import Granted
 from redis_api.commands import holds
 from redis_api.protocol import spelled
@@ -36,7 +35,7 @@ async def acquire(client: Client, args: list[bytes]) -> Reply:
     request = AcquireRequest(
         name=name,
         value=text,
-        owner=OwnerName(client.owner),
+        owner=client.owner,
         ttl_ms=ttl_ms,
         wait_ms=wait_ms,
     )

@@ -33,7 +33,7 @@ from lockstate.words.cell_operations import (
     RenewOperation,
     TakeOperation,
 )
-from lockstate.words.ids import NO_HOLD, HoldId, OwnerName
+from lockstate.words.ids import NO_HOLD, HoldId
 from lockstate.words.results import CellView, HoldView
 from redis_api.keys import cell_values
 from redis_api.keys.cell_values import Value
@@ -334,7 +334,7 @@ class Overlay:
         """Take a lock, of a key that is not there. Raises CommandRefused."""
         ttl_ms = None if ttl_ms is None else lasting_ms(ttl_ms)
         _check_ttl(ttl_ms)
-        hold_id, owner = new_hold_ids()[0], OwnerName(self.client.owner)
+        hold_id, owner = new_hold_ids()[0], self.client.owner
         slot.taken = TakeOperation(slot.name, hold_id, spelled.value_text(value), owner, ttl_ms or 0)
         slot.is_lock, slot.left_ms, slot.is_changed = True, ttl_ms, True
 

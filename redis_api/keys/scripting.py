@@ -91,7 +91,7 @@ def asked(client: Client, words: Sequence[bytes], form: Form) -> Asked:
     if form.by_hash:
         script = client.face.scripts.get(words[0])
     else:
-        _, script = _loaded(client, words[0])
+        script = client.face.scripts.of(words[0]) or _loaded(client, words[0])[1]
     if script is None:
         raise CommandRefused("No matching script. Please use EVAL.", "NOSCRIPT")
     keys, args = keys_and_args(words[1:])

@@ -10,6 +10,7 @@ import enum
 import hashlib
 import re
 from collections.abc import Iterator
+from functools import lru_cache
 from typing import Final, NamedTuple
 
 from redis_api.lua import sandbox
@@ -22,6 +23,9 @@ again when it hears NOSCRIPT."""
 
 SCRIPTS_BYTES_MAX: Final = 8 * 1024 * 1024
 """Bytes of those among them that are programs."""
+
+_HASHES_KEPT_MAX: Final = 64
+"""Scripts whose hashes are kept, 4 MB at most: clients that use EVAL send the same ones all day."""
 
 
 class Meaning(enum.Enum):
@@ -188,13 +192,17 @@ class Scripts:
 
     def is_new(self, source: bytes) -> bool:
         """Whether a script would have to be compiled."""
-        if _hash(source) in self._by_hash:
+        if self.of(source) is not None:
             return False
         try:
             meaning_of(source)
         except UnknownScript:
             return True
         return False
+
+    def of(self, source: bytes) -> Script | Program | None:
+        """Return what a script is, None if it is not known."""
+        return self._by_hash.get(_hash(source))
 
     def get(self, digest: bytes) -> Script | Program | None:
         """Return the script with this hash, None if it is not known."""
@@ -206,6 +214,7 @@ class Scripts:
         self._bytes_count = 0
 
 
+@lru_cache(_HASHES_KEPT_MAX)
 def _hash(source: bytes) -> str:
     return hashlib.sha1(source, usedforsecurity=False).hexdigest()
 

@@ -3,6 +3,7 @@
 import re
 import time
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from typing import Any, Final, NamedTuple, TypeVar
 
 from redis_api.protocol.errors import (
@@ -121,12 +122,31 @@ class SetOptions(NamedTuple):
         return self.if_equal is not None or self.if_other is not None
 
 
+_MOMENTS: Final = frozenset([word for word, unit in TIMES.items() if unit.is_moment])
+_USUAL_COUNT: Final = 3
+"""Options of clients that take a lock, which are the same all day: NX PX ms."""
+_USUAL_BYTES_MAX: Final = 24
+"""Bytes of the last two of them; the first one is a word that is known."""
 _SET_WORDS: Final = {b"NX": "only_new", b"XX": "only_old", b"KEEPTTL": "keeps_time", b"GET": "gets"}
 _SET_COMPARES: Final = {b"IFEQ": "if_equal", b"IFNE": "if_other"}
 
 
 def set_options(args: list[bytes]) -> SetOptions:
     """Read the options of SET. Raises CommandRefused."""
+    if len(args) == _USUAL_COUNT and len(args[1]) + len(args[2]) <= _USUAL_BYTES_MAX:
+        usual = _usual_options(*args)
+        if usual is not None:
+            return usual
+    return _read_options(args)
+
+
+@lru_cache(256)
+def _usual_options(*args: bytes) -> SetOptions | None:
+    """Return what few options say, None if that depends on the time of day. Raises CommandRefused."""
+    return _read_options(args) if _MOMENTS.isdisjoint(map(bytes.upper, args)) else None
+
+
+def _read_options(args: Sequence[bytes]) -> SetOptions:
     given: dict[str, Any] = {}
     unit = text = None
     words = iter(args)

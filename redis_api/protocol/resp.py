@@ -18,13 +18,18 @@ _LENGTH_CHARS_MAX: Final = 10
 """Characters of a count or a length: more than any that is allowed."""
 _LENGTH: Final = re.compile(rb"-1|[0-9]{1,10}")
 _END: Final = b"\r\n"
-_SMALL_HEAD: Final = re.compile(rb"\*([1-9])\r\n")
-_SMALL_LENGTH: Final = re.compile(rb"\$([0-9]{1,3})\r\n")
-"""Commands of few arguments of less than a KiB: below every bound, whatever these arguments are."""
+_SMALL: Final = [
+    re.compile(rb"\*%d\r\n" % count + rb"(\$[0-9]{1,3}+)\r\n([^\r\n]{0,999}+)\r\n" * count)
+    for count in range(10)
+]
+"""Commands of so many arguments of less than a KiB each: below every bound, whatever these arguments are."""
+_LENGTHS: Final = [b"$%d" % length for length in range(1000)]
+"""What stands before such an argument, by its length."""
 _NOTHING: Final = re.compile(rb"(?:\s*\n|\*0+\r\n)*")
 """Lines and arrays with no words in them, which ask for nothing: there may be very many of them at a time."""
 _COMPACT_BYTES: Final = 16 * 1024
 """Bytes that were read before what is behind them is moved to the front."""
+_ZERO: Final = ord("0")
 _OF_HTTP: Final = frozenset({b"post", b"host:"})
 """How a line begins that a browser sends which was told to talk to this port."""
 
@@ -127,22 +132,16 @@ class CommandParser:
 
     def _whole(self) -> list[bytes] | None:
         """Return a small command of the usual form that is there as a whole; None if it needs more care."""
-        buffer = self._buffer
-        head = _SMALL_HEAD.match(buffer, self._at)
-        if head is None:
+        buffer, at = self._buffer, self._at
+        count = buffer[at + 1] - _ZERO if len(buffer) > at + 1 else 0
+        whole = _SMALL[count].match(buffer, at) if 0 < count < len(_SMALL) else None
+        if whole is None:
             return None
-        args, at = [], head.end()
-        for _ in range(int(head[1])):
-            length = _SMALL_LENGTH.match(buffer, at)
-            if length is None:
-                return None
-            begin = length.end()
-            end = begin + int(length[1])
-            at = end + len(_END)
-            if buffer[end:at] != _END:
-                return None
-            args.append(bytes(buffer[begin:end]))
-        self._at = at
+        parts = whole.groups()
+        args = [*parts[1::2]]
+        if [_LENGTHS[len(arg)] for arg in args] != [*parts[::2]]:
+            return None
+        self._at = whole.end()
         self._compact()
         return args
 

@@ -6,13 +6,14 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Final
 
 from holdfast.token_lines import Right
 from lockapi.gateway import Gateway
 from lockapi.node import Begun
 from lockapi.problems import ProblemError
-from lockstate.words.ids import HoldId
+from lockstate.words.ids import HoldId, OwnerName
 from redis_api.lua.scripts import Scripts
 from redis_api.protocol.errors import CommandRefused
 from redis_api.protocol.resp import Push, Reply, encode
@@ -30,6 +31,9 @@ OWN_COUNT_MAX: Final = 10_000
 UNREAD_BYTES_MAX: Final = 1024 * 1024
 """Bytes of messages that a client has not read; with more of them it is cut off."""
 BEHIND_A_WAIT: Final = "too many commands behind one that waits: use another connection"
+
+_OWNERS_KEPT_MAX: Final = 1024
+"""Owners of holds that are kept, as texts: a client takes many."""
 
 
 @dataclass(slots=True)
@@ -134,9 +138,9 @@ class Client:
         return self.face.request_timeout_s
 
     @property
-    def owner(self) -> str:
+    def owner(self) -> OwnerName:
         """Return what others are shown as the owner of a hold of this client."""
-        return f"{self.name or self.library or 'redis'}@{self.place.address}"
+        return _owner(self.name or self.library, self.place.address)
 
     @contextmanager
     def waiting(self) -> Iterator[None]:
@@ -193,6 +197,11 @@ class Client:
             self.face.admission.note_refused(
                 problem, self.transport, principal=self.principal, command=command
             )
+
+
+@lru_cache(_OWNERS_KEPT_MAX)
+def _owner(name: str, address: str) -> OwnerName:
+    return OwnerName(f"{name or 'redis'}@{address}")
 
 
 class Started:

@@ -47,17 +47,27 @@ class Key(NamedTuple):
 class Attempt:
     """One attempt to take a hold."""
 
+    __slots__ = (
+        "_give_back", "_grants", "_is_granted", "_told", "hold_id", "is_left", "is_taken", "key", "when_left",
+    )  # fmt: skip
+
     def __init__(self, grants: "LeftGrants", key: Key, hold_id: HoldId, give_back: "GiveBack") -> None:
         self.key, self.hold_id = key, hold_id
         self._grants, self._give_back = grants, give_back
-        self._outcome: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+        self._is_granted: bool | None = None
+        """How it ended, None as long as it has not."""
+        self._told: asyncio.Future[bool] | None = None
+        """The same for who waits for it: hardly anybody does."""
         self.is_left = self.is_taken = False
-        self.when_left: Callable[[], object] = lambda: None
+        self.when_left: Callable[[], object] | None = None
         """Called when the connection ends before there is an outcome."""
 
     def settle(self, *, is_granted: bool) -> None:
         """Say how it ended."""
-        self._outcome.set_result(is_granted)
+        assert self._is_granted is None, "an attempt ends once"
+        self._is_granted = is_granted
+        if self._told is not None:
+            self._told.set_result(is_granted)
 
     def answered(self) -> None:
         """Record that the answer was written."""
@@ -66,15 +76,16 @@ class Attempt:
     def leave_early(self) -> None:
         """Record that the connection ended before there is an outcome: `leave` comes behind it."""
         self.is_left = True
-        self.when_left()
+        if self.when_left is not None:
+            self.when_left()
 
     def leave(self) -> None:
         """Record that the connection ended before the answer, and find the hold another client or an end."""
-        assert self._outcome.done(), "a connection is left by its commands when they are over"
+        is_granted = self.has_hold
         self.is_left = True
         if self.is_taken:
             return
-        if not self._outcome.result():
+        if not is_granted:
             self._grants.forget(self)
         elif self._grants.knows(self):
             asyncio.get_running_loop().call_later(ADOPTION_S, self._expire)
@@ -93,11 +104,15 @@ class Attempt:
     @property
     def has_hold(self) -> bool:
         """Whether it ended with a hold; it must have ended."""
-        return self._outcome.result()
+        assert self._is_granted is not None, "a connection is left by its commands when they are over"
+        return self._is_granted
 
     async def is_granted(self) -> bool:
         """Wait for the outcome, and return whether there is a hold."""
-        return await asyncio.shield(self._outcome)
+        if self._is_granted is not None:
+            return self._is_granted
+        self._told = self._told or asyncio.get_running_loop().create_future()
+        return await asyncio.shield(self._told)
 
 
 GiveBack = Callable[[], Awaitable[object]]

@@ -9,7 +9,8 @@ from typing import Any, Final
 import pytest
 import redis
 
-from lab.fuzz.redis_programs import STEPS_COUNT, Listed, Pair
+from lab.fuzz.redis_answers import Listed
+from lab.fuzz.redis_programs import STEPS_COUNT, Pair
 from lab.fuzz.redis_steps import program_of
 from tests.process.redis_nodes import RedisCluster
 from tests.support import servers

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from lab.fuzz.redis_programs import Error, Listed, Nothing, Pair, Simple, check, compare, shortest
+from lab.fuzz.redis_answers import Error, Listed, Nothing, Simple, check
+from lab.fuzz.redis_programs import Pair, compare, shortest
 from lab.fuzz.redis_steps import Step, program_of
 from redis_api.commands.table import COMMANDS
 

@@ -5,10 +5,26 @@ import asyncio
 from cluster.errors import OutcomeUnknown
 from redis_api import connection
 from tests.unit.http_api.serving import until
+from tests.unit.redis_api.test_resp import sent
 from tests.unit.redis_api.test_server import VALUE, Connected, serving
 
 RELEASE = "if redis.call('get',KEYS[1])==ARGV[1] then return redis.call('del',KEYS[1]) else return 0 end"
 OTHER = b"fedcba9876543210"
+
+
+class Unread(asyncio.Transport):
+    """A connection of which nobody reads what is written."""
+
+    def write(self, data: bytes | bytearray | memoryview) -> None:
+        """Forget it."""
+        del data
+
+    def is_closing(self) -> bool:
+        """Whether it is over: never."""
+        return False
+
+    def close(self) -> None:
+        """Do nothing."""
 
 
 def take(client: Connected, key: str, value: bytes = VALUE) -> None:
@@ -47,6 +63,18 @@ async def test_what_is_one_step_is_begun_before_others_are_answered() -> None:
         assert "GET" not in served.face.commands
         served.node.answers.set()
         assert [await client.read() for _ in range(5)] == ["+OK", "+OK", "+OK", VALUE, "+OK"]
+
+
+async def test_what_comes_together_is_begun_in_one_turn() -> None:
+    """So all of it can share an entry of the log."""
+    async with serving() as served:
+        client = served.redis.make()
+        client.connection_made(Unread())
+        takes = [sent([b"SET", b"k%d" % number, VALUE, b"NX", b"PX", b"30000"]) for number in range(200)]
+        client.data_received(b"".join(takes))
+        assert len(served.holders) == 200
+        client.connection_lost(None)
+        await client.drain()
 
 
 async def test_so_much_is_under_way_at_a_time() -> None:
