@@ -63,7 +63,11 @@ def _set(client: Client, words: list[bytes]) -> Started | None:
 
 def _eval(client: Client, words: list[bytes]) -> Started | None:
     """EVAL script numkeys key [key ...] arg [arg ...]."""
-    return _run(client, client.face.scripts.of(words[1]), words)
+    scripts, source = client.face.scripts, words[1]
+    script = scripts.of(source)
+    if script is None and not scripts.is_new(source):
+        _, script = scripts.load(source)
+    return _run(client, script, words)
 
 
 def _evalsha(client: Client, words: list[bytes]) -> Started | None:
