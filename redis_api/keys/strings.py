@@ -136,7 +136,7 @@ def msetnx(overlay: Overlay, args: Sequence[bytes]) -> Reply:
     """MSETNX key value [key value ...]: takes locks without a deadline, all or none."""
     pairs = _pairs("msetnx", args)
     slots = [(overlay.may_change(key), value) for key, value in pairs.items()]
-    if not all([overlay.may_take(overlay.look(key)) for key in pairs]):
+    if not all(overlay.may_take(overlay.look(key)) for key in pairs):
         return 0
     for slot, value in slots:
         overlay.take(slot, value, None)

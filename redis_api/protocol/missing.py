@@ -20,9 +20,7 @@ _REASONS: Final = {
     "its lists have LPUSH, RPUSH, LPOP, RPOP, BLPOP, BRPOP, LINDEX, LLEN, LRANGE and LTRIM": (
         "BLMOVE BLMPOP BRPOPLPUSH LINSERT LMOVE LMPOP LPOS LPUSHX LREM LSET RPOPLPUSH RPUSHX"
     ),
-    "a GET and a SET after WATCH, between MULTI and EXEC, do the same": (
-        "INCRBYFLOAT SETRANGE SUBSTR"
-    ),
+    "a GET and a SET after WATCH, between MULTI and EXEC, do the same": ("INCRBYFLOAT SETRANGE SUBSTR"),
     "a lock keeps its name: write the new key and delete the old one": "COPY MOVE RENAME RENAMENX",
     "a database is a prefix of names: its keys have names, which stay": "SWAPDB",
     "it tells how it works by its metrics and its log; `holdfast watch` shows what happens to locks": (

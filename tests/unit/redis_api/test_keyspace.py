@@ -718,7 +718,7 @@ async def test_a_flush_ends_what_is_in_a_database_or_in_all() -> None:
 
 
 async def test_a_flush_deletes_all_or_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Too many keys and a missing right are told before anything is deleted; what stops it later is an error."""
+    """Too many keys, a missing right and a lost leader are told, and nothing is deleted."""
     whole = "read,acquire,force@redis/0"
     tokens = token_line("billing", TOKEN, f"{whole} read,acquire@redis/0/kept")
     tokens += token_line("ops", OTHER_TOKEN, whole)
@@ -729,7 +729,9 @@ async def test_a_flush_deletes_all_or_is_refused(monkeypatch: pytest.MonkeyPatch
             await client.ask("SET", key, "v")
         refused = await client.ask("FLUSHDB")
         assert refused.startswith("-NOPERM forbidden: this needs the right force for 'redis/0/kept'")
-        assert (await ops.ask("FLUSHALL")).startswith("-NOPERM forbidden: this needs the right read for 'redis/1/'")
+        assert (await ops.ask("FLUSHALL")).startswith(
+            "-NOPERM forbidden: this needs the right read for 'redis/1/'"
+        )
         with monkeypatch.context() as bound:
             bound.setattr(scanning, "KEYS_COUNT_MAX", 2)
             assert (await ops.ask("FLUSHDB")).startswith("-ERR FLUSHDB looks at 2 keys at most")

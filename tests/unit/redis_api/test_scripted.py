@@ -83,7 +83,7 @@ async def test_a_script_that_takes_and_gives_back_a_lock() -> None:
 
 
 async def test_a_script_that_gives_a_lock_its_time_after_taking_it() -> None:
-    """SETNX and EXPIRE of one lock or several, as sherlock, walrus and bsm/redislock do: takes with a lease."""
+    """SETNX and EXPIRE of one lock or several, as sherlock and walrus do: takes with a lease."""
     one = """
         if redis.call('SETNX', KEYS[1], ARGV[1]) == 0 then return 0 end
         redis.call('EXPIRE', KEYS[1], ARGV[2])

@@ -407,14 +407,13 @@ async def test_a_client_sees_the_connections_of_its_principal() -> None:
             lines = (await one.ask("CLIENT", "LIST")).decode().splitlines()
             assert [line.split()[2] for line in lines] == ["name=first", "name=second"]
             await two.ask("SUBSCRIBE", "channel")
-            assert [" sub=1 psub=0 " in line for line in (await one.ask("CLIENT", "LIST")).decode().splitlines()] == [
-                *(False, True)
-            ]
+            listed = (await one.ask("CLIENT", "LIST")).decode().splitlines()
+            assert [" sub=1 psub=0 " in line for line in listed] == [False, True]
             assert all(line.endswith(" user=billing") for line in lines)
         await until(lambda: served.face.clients_count == 2)
         assert (await one.ask("CLIENT", "LIST")).count(b"\n") == 1
         about = (await one.ask("INFO")).decode().splitlines()
-        assert {"arch_bits:64", "cluster_enabled:0",} <= set(about), "what clients look for"
+        assert {"arch_bits:64", "cluster_enabled:0"} <= set(about), "what clients look for"
         figures = (await one.ask("INFO", "stats")).decode()
         assert "total_connections_received:3\r\n" in figures
         assert f"total_commands_processed:{served.face.commands.total()}\r\n" in figures
