@@ -133,6 +133,7 @@ async def info(client: Client, args: list[bytes]) -> Reply:
         "server": {
             "redis_version": SPOKEN_AS,
             "redis_mode": "standalone",
+            "arch_bits": 64,
             "server_name": "holdfast",
             "holdfast_version": client.face.version,
             "node_id": node.node_id,
@@ -154,6 +155,7 @@ async def info(client: Client, args: list[bytes]) -> Reply:
             "holdfast_nodes": len(node.nodes),
             "holdfast_revision": node.revision,
         },
+        "cluster": {"cluster_enabled": 0},
     }
     shown = [
         f"# {title.capitalize()}\r\n" + "".join([f"{key}:{value}\r\n" for key, value in lines.items()])
@@ -195,6 +197,7 @@ def _name(what: str, text: bytes) -> str:
 def _line(client: Client) -> str:
     return (
         f"id={client.number} addr={client.place.address} name={client.name} db={client.database}"
+        f" sub={len(client.listening.channels)} psub={len(client.listening.patterns)}"
         f" resp={client.protocol} lib-name={client.library} lib-ver={client.library_version}"
         f" user={client.principal or 'default'}\n"
     )

@@ -1,16 +1,19 @@
 """Commands about keys that do more than run on an overlay: what takes a lock alone, many keys, scripts."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from typing import Final
 
-from redis_api.commands import holds
+from holdfast.token_lines import Right
+from lockapi import rights_needed
+from redis_api.commands import holds, scanning
 from redis_api.keys import lists, scripting
-from redis_api.keys.overlay import DataCommand
+from redis_api.keys.overlay import DataCommand, Overlay
 from redis_api.keys.transact import call, transact
 from redis_api.lua.scripts import Script
-from redis_api.protocol.arguments import set_options
-from redis_api.protocol.errors import CommandRefused
+from redis_api.protocol import spelled
+from redis_api.protocol.arguments import DATABASES_COUNT, set_options
+from redis_api.protocol.errors import SYNTAX, CommandRefused
 from redis_api.protocol.resp import NO_LIST, OK, Failure, Reply
 from redis_api.shared.client import Client
 from redis_api.shared.key_waits import Waiter
@@ -62,14 +65,53 @@ async def setnx(client: Client, args: list[bytes]) -> Reply:
 
 async def delete(client: Client, args: list[bytes]) -> Reply:
     """DEL key [key ...]: many keys in steps."""
+    return await _delete(client, client.database, args)
+
+
+async def _delete(client: Client, database: int, keys: list[bytes]) -> int | Failure:
+    """End keys of a database in steps; return how many there were, or why a step was refused."""
     count = 0
-    for begin in range(0, len(args), _DELETED_COUNT):
-        done = await call(client, [b"DEL", *args[begin : begin + _DELETED_COUNT]])
+    for begin in range(0, len(keys), _DELETED_COUNT):
+        words = [b"DEL", *keys[begin : begin + _DELETED_COUNT]]
+
+        def program(overlay: Overlay, words: list[bytes] = words) -> Reply:
+            overlay.database = database
+            return overlay.call(words)
+
+        done = await transact(client, program)
         if isinstance(done, Failure):
             return done
         assert isinstance(done, int)
         count += done
     return count
+
+
+async def flushdb(client: Client, args: list[bytes]) -> Reply:
+    """FLUSHDB [ASYNC | SYNC]."""
+    return await _flush(client, "FLUSHDB", args, [client.database])
+
+
+async def flushall(client: Client, args: list[bytes]) -> Reply:
+    """FLUSHALL [ASYNC | SYNC]."""
+    return await _flush(client, "FLUSHALL", args, range(DATABASES_COUNT))
+
+
+async def _flush(client: Client, command: str, args: list[bytes], databases: Iterable[int]) -> Reply:
+    """End all keys that databases have now, in steps, if the caller may read and end each by force.
+
+    So whoever may not end everything ends nothing. Raises CommandRefused, ProblemError, ClusterError.
+    """
+    if [word.upper() for word in args] not in ([], [b"ASYNC"], [b"SYNC"]):
+        raise CommandRefused(SYNTAX)
+    for database in databases:
+        for right in (Right.READ, Right.ACQUIRE, Right.FORCE):
+            rights_needed.check_start(client.gateway.rights, right, spelled.prefix_of(database))
+    found = [(database, await scanning.every_key(client, command, database)) for database in databases]
+    for database, keys in found:
+        done = await _delete(client, database, keys)
+        if isinstance(done, Failure):
+            return done
+    return OK
 
 
 def waiting(row: DataCommand) -> Handler:

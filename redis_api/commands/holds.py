@@ -33,7 +33,7 @@ from lockstate.words.ids import HoldId
 from lockstate.words.kinds import HoldKind
 from lockstate.words.results import Granted, HoldView, Released, Renewed
 from redis_api.keys import cell_values, known_scripts
-from redis_api.keys.overlay import Overlay
+from redis_api.keys.overlay import Overlay, lasting_ms
 from redis_api.keys.transact import transact
 from redis_api.lua.scripts import Meaning, Script
 from redis_api.protocol import spelled
@@ -83,6 +83,7 @@ async def take(client: Client, key: bytes, value: bytes, ttl_ms: int | None) -> 
     ):
         return False
     known = Key(client.principal, name, text, ttl_ms is None)
+    ttl_ms = None if ttl_ms is None else lasting_ms(ttl_ms)
     if await adopt_left(client, known, value, ttl_ms) is not None:
         return True
     command = taking(name, text, client.owner, ttl_ms)
@@ -101,7 +102,7 @@ def begin_take(client: Client, key: bytes, value: bytes, ttl_ms: int) -> Started
     known = Key(gateway.principal.name, name_of(client, key), spelled.value_text(value), is_endless=False)
     if client.face.left.has_left(known) or _is_cell(client, known.name):
         return None
-    command = taking(known.name, known.value, client.owner, ttl_ms)
+    command = taking(known.name, known.value, client.owner, lasting_ms(ttl_ms))
     begun = gateway.begin(command, client.timeout_s, client.lane)
     attempt = begin_attempt(client, known, value, command.hold_id)
 
@@ -242,7 +243,7 @@ async def run(client: Client, script: Script, keys: Sequence[bytes], args: Seque
     def program(overlay: Overlay) -> Reply:
         return known_scripts.run(overlay, script, keys, args)
 
-    if script.signals or _is_cell(client, name):
+    if script.takes_steps or _is_cell(client, name):
         return await transact(client, program)
     done = await _run_on_lock(client, script, name, text, args)
     if done == script.other and _is_cell(client, name):
@@ -257,7 +258,7 @@ Change = tuple[ByValue, type[Released | Renewed]]
 def begin_run(client: Client, script: Script, keys: Sequence[bytes], args: Sequence[bytes]) -> Started | None:
     """Begin what a script means; return None if that takes more than one step. Raises as `run`."""
     name, text = name_of(client, keys[0]), spelled.value_text(args[0])
-    change = None if script.signals or _is_cell(client, name) else _one_step(script, name, text, args)
+    change = None if script.takes_steps or _is_cell(client, name) else _one_step(script, name, text, args)
     if change is None:
         return None
     gateway, (command, gives) = client.gateway, change
@@ -324,7 +325,9 @@ def _one_step(script: Script, name: str, text: str, args: Sequence[bytes]) -> Ch
 
 def _expiry(name: str, text: str, ttl_ms: int) -> Change:
     """Let the hold with a value last so long from now on, or end now if that is nothing."""
-    return (ending(name, text), Released) if ttl_ms <= 0 else (lasting(name, text, ttl_ms), Renewed)
+    if ttl_ms <= 0:
+        return ending(name, text), Released
+    return lasting(name, text, lasting_ms(ttl_ms)), Renewed
 
 
 async def _changed(client: Client, script: Script, change: Change) -> int:

@@ -129,20 +129,20 @@ def _cursor(text: bytes) -> int:
 
 async def keys(client: Client, args: list[bytes]) -> Reply:
     """KEYS pattern: page by page, so not all of one moment."""
-    return [*await _all(client, "KEYS", args[0])]
+    return [*await every_key(client, "KEYS", client.database, args[0])]
 
 
 async def dbsize(client: Client, args: list[bytes]) -> Reply:
     """DBSIZE: how many keys KEYS would list."""
     del args
-    return len(await _all(client, "DBSIZE", b"*"))
+    return len(await every_key(client, "DBSIZE", client.database))
 
 
-async def _all(client: Client, command: str, pattern: bytes) -> list[bytes]:
-    """Return all keys that match. Raises CommandRefused, ProblemError, ClusterError."""
+async def every_key(client: Client, command: str, database: int, pattern: bytes = b"*") -> list[bytes]:
+    """Return all keys of a database that match. Raises CommandRefused, ProblemError, ClusterError."""
     asked = matching(pattern)
     found: list[bytes] = []
-    place: Scanned | None = Scanned(client.database)
+    place: Scanned | None = Scanned(database)
     count = 0
     while place is not None:
         page, place, seen_count = await _page(client, place, asked, LIST_LIMIT_MAX)

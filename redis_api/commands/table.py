@@ -131,6 +131,8 @@ COMMANDS: Final = {
         Command("SCAN", -2, scanning.scan, "Tells some keys, and where to go on.", (), need=needs.READ),
         Command("KEYS", 2, scanning.keys, "Tells all keys that match.", (), need=needs.READ),
         Command("DBSIZE", 1, scanning.dbsize, "Counts the keys of the database.", (), need=needs.READ),
+        Command("FLUSHDB", -1, data_handlers.flushdb, "Ends all keys of the database.", need=needs.FORCE),
+        Command("FLUSHALL", -1, data_handlers.flushall, "Ends all keys.", need=needs.FORCE),
         # -- nodes that serve -----------------------------------------------------------------------------
         Command("CONFIG", -2, settings.config, "Tells what is true of a node, as settings of Redis."),
         Command("WAIT", 3, settings.wait, "Tells how many other nodes have what was answered."),

@@ -55,6 +55,7 @@ DATA: Final = {
         _W("GETDEL", 2, strings.getdel, "Tells a string, and ends it."),
         _W("GETEX", -2, strings.getex, "Tells a string, and sets how long it lasts."),
         _W("MSET", -3, strings.mset, "Writes strings in one step.", (1, -1, 2)),
+        _W("MSETNX", -3, strings.msetnx, "Takes locks without a deadline, all or none.", (1, -1, 2)),
         _W("APPEND", 3, strings.append, "Appends to a string."),
         _W("INCR", 2, strings.adding(1, is_given=False), "Adds one to a number."),
         _W("DECR", 2, strings.adding(-1, is_given=False), "Takes one from a number."),
@@ -62,6 +63,7 @@ DATA: Final = {
         _W("DECRBY", 3, strings.adding(-1, is_given=True), "Takes from a number."),
         _read("GET", 2, strings.get, "Tells a string, or the value of a lock."),
         _read("MGET", -2, strings.mget, "Tells strings and values of locks.", _ALL),
+        _read("GETRANGE", 4, strings.getrange, "Tells a part of a string."),
         _read("STRLEN", 2, strings.strlen, "Tells the length of a string."),
         # -- scripts ----------------------------------------------------------------------------------------
         _script("EVAL", "Runs a script, in one step."),
@@ -75,6 +77,8 @@ DATA: Final = {
         _W("RPOP", -2, lists.popping(at_head=False), "Takes the last elements of a list."),
         _W("BLPOP", -3, lists.popping_first(at_head=True), "Waits for the first element.", (1, -2, 1)),
         _W("BRPOP", -3, lists.popping_first(at_head=False), "Waits for the last element.", (1, -2, 1)),
+        _W("LTRIM", 4, lists.trim, "Leaves some elements of a list."),
+        _read("LINDEX", 3, lists.index, "Tells one element of a list."),
         _read("LLEN", 2, lists.length, "Tells the length of a list."),
         _read("LRANGE", 4, lists.span, "Tells elements of a list."),
     )

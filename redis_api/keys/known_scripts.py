@@ -11,7 +11,10 @@ from redis_api.protocol.resp import Reply
 def run(overlay: Overlay, script: Script, keys: Sequence[bytes], args: Sequence[bytes]) -> Reply:
     """Do what a script means. Raises ProblemError, CommandRefused."""
     slot, value = overlay.may_change(keys[0]), args[0]
-    if overlay.read_text(keys[0]) != value:
+    found = overlay.read_text(keys[0])
+    if found is None and script.missing is not None:
+        return script.missing
+    if found != value:
         return script.other
     if script.act is Meaning.REMAINING:
         return max(overlay.left_ms(slot) or 0, 0)

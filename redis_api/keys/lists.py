@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 
 from redis_api.keys.overlay import Act, Overlay
-from redis_api.protocol.arguments import integer
+from redis_api.protocol.arguments import integer, within
 from redis_api.protocol.errors import NEGATIVE, CommandRefused, wrong_arity
-from redis_api.protocol.resp import NO_LIST, Reply
+from redis_api.protocol.resp import NO_LIST, OK, Reply
 
 
 def pushing(*, at_head: bool) -> Act:
@@ -61,11 +61,32 @@ def length(overlay: Overlay, args: Sequence[bytes]) -> Reply:
 
 def span(overlay: Overlay, args: Sequence[bytes]) -> Reply:
     """LRANGE key start stop."""
-    start, stop = integer(args[1]), integer(args[2])
+    return list(_span(overlay, args))
+
+
+def index(overlay: Overlay, args: Sequence[bytes]) -> Reply:
+    """LINDEX key index."""
     items = overlay.read_items(args[0])
-    first = max(start + len(items), 0) if start < 0 else start
-    last = stop + len(items) if stop < 0 else stop
-    return list(items[first : last + 1]) if first <= last else []
+    if not items:
+        return None
+    place = integer(args[1])
+    return items[place] if -len(items) <= place < len(items) else None
+
+
+def trim(overlay: Overlay, args: Sequence[bytes]) -> Reply:
+    """LTRIM key start stop."""
+    slot = overlay.may_change(args[0])
+    left = _span(overlay, args)
+    if slot.exists:
+        overlay.put(slot, left)
+    return OK
+
+
+def _span(overlay: Overlay, args: Sequence[bytes]) -> tuple[bytes, ...]:
+    """Return the elements of the list `args[0]` from one place to another. Raises CommandRefused."""
+    first, last = integer(args[1]), integer(args[2])
+    items = overlay.read_items(args[0])
+    return items[within(first, last, len(items))]
 
 
 def popping_first(*, at_head: bool) -> Act:

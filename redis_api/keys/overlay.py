@@ -246,7 +246,7 @@ class Overlay:
         """Refuse what a key cannot hold, or not for so long. Raises ProblemError, CommandRefused."""
         cell_values.encode(value)
         if ttl_ms not in (None, KEEP):
-            _check_ttl(ttl_ms)
+            _check_ttl(lasting_ms(ttl_ms))
         if slot.is_lock:
             self._check_end(slot, said)
         elif slot.is_delayed and slot.cell is None:
@@ -269,9 +269,10 @@ class Overlay:
             self.remove(slot)
             return
         self.check_put(slot, value, ttl_ms, said)
+        ttl_ms = None if ttl_ms is None else lasting_ms(ttl_ms)
         if slot.is_lock:
             left_ms = self.left_ms(slot) if ttl_ms == KEEP else ttl_ms
-            ttl_ms = left_ms if left_ms is None else max(left_ms, limits.TTL_MS_MIN)
+            ttl_ms = left_ms if left_ms is None else lasting_ms(max(left_ms, 1))
             self._end_lock(slot, said)
         slot.value = value if isinstance(value, bytes) else tuple(value)
         slot.is_changed = True
@@ -287,6 +288,7 @@ class Overlay:
         if ttl_ms is not None and ttl_ms <= 0:
             self.remove(slot, said)
             return
+        ttl_ms = None if ttl_ms is None else lasting_ms(ttl_ms)
         _check_ttl(ttl_ms)
         if slot.is_lock:
             self._renew(slot, ttl_ms, said)
@@ -330,6 +332,7 @@ class Overlay:
 
     def take(self, slot: Slot, value: bytes, ttl_ms: int | None) -> None:
         """Take a lock, of a key that is not there. Raises CommandRefused."""
+        ttl_ms = None if ttl_ms is None else lasting_ms(ttl_ms)
         _check_ttl(ttl_ms)
         hold_id, owner = new_hold_ids()[0], self.client.owner
         slot.taken = TakeOperation(slot.name, hold_id, spelled.value_text(value), owner, ttl_ms or 0)
@@ -382,6 +385,9 @@ class Overlay:
                 f" its value first, as the scripts of lock clients do; see {MANUAL}",
                 "NOPERM",
             )
+        if slot.taken is not None:
+            slot.taken = msgspec.structs.replace(slot.taken, ttl_ms=ttl_ms or 0)
+            return
         if ttl_ms is None:
             raise not_supported("PERSIST", "the lease of a lock that is held cannot be made endless")
         if slot.left_ms is None:
@@ -389,10 +395,7 @@ class Overlay:
                 "EXPIRE of a lock without a deadline",
                 "give the time when it is taken: SET key value NX PX ms",
             )
-        if slot.taken is not None:
-            slot.taken = msgspec.structs.replace(slot.taken, ttl_ms=ttl_ms)
-        else:
-            slot.lock_part = RenewOperation(slot.hold_id, ttl_ms)
+        slot.lock_part = RenewOperation(slot.hold_id, ttl_ms)
 
     # -- what comes of it -----------------------------------------------------------------------------------
 
@@ -454,6 +457,14 @@ def _compares_of(slot: Slot) -> list[Compare]:
     if slot.is_compared and not is_lock:
         found.append(CellCompare(key, CellField.VERSION, number=0))
     return found
+
+
+def lasting_ms(ttl_ms: int) -> int:
+    """Return how long a key lasts that is to last so long: no less than the shortest lease.
+
+    Nobody else gets a lock too early by that. What is not positive is no time, and stays.
+    """
+    return max(ttl_ms, limits.TTL_MS_MIN) if ttl_ms > 0 else ttl_ms
 
 
 def _check_ttl(ttl_ms: int | None) -> None:

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from redis_api.keys.overlay import KEEP, Act, Overlay, Slot
-from redis_api.protocol.arguments import TIMES, SetOptions, TimeUnit, integer, is_int64, set_options
+from redis_api.protocol.arguments import TIMES, SetOptions, TimeUnit, integer, is_int64, set_options, within
 from redis_api.protocol.errors import SYNTAX, CommandRefused, wrong_arity
 from redis_api.protocol.resp import OK, Reply
 
@@ -124,15 +124,37 @@ def getex(overlay: Overlay, args: Sequence[bytes]) -> Reply:
 
 def mset(overlay: Overlay, args: Sequence[bytes]) -> Reply:
     """MSET key value [key value ...]."""
-    if len(args) % 2:
-        raise wrong_arity("mset")
-    pairs = dict(zip(args[::2], args[1::2], strict=True))
-    slots = [(overlay.may_change(key), value) for key, value in pairs.items()]
+    slots = [(overlay.may_change(key), value) for key, value in _pairs("mset", args).items()]
     for slot, value in slots:
         overlay.check_put(slot, value)
     for slot, value in slots:
         overlay.put(slot, value, None)
     return OK
+
+
+def msetnx(overlay: Overlay, args: Sequence[bytes]) -> Reply:
+    """MSETNX key value [key value ...]: takes locks without a deadline, all or none."""
+    pairs = _pairs("msetnx", args)
+    slots = [(overlay.may_change(key), value) for key, value in pairs.items()]
+    if not all(overlay.may_take(overlay.look(key)) for key in pairs):
+        return 0
+    for slot, value in slots:
+        overlay.take(slot, value, None)
+    return 1
+
+
+def _pairs(command: str, args: Sequence[bytes]) -> dict[bytes, bytes]:
+    """Read keys and values. Raises CommandRefused."""
+    if len(args) % 2:
+        raise wrong_arity(command)
+    return dict(zip(args[::2], args[1::2], strict=True))
+
+
+def getrange(overlay: Overlay, args: Sequence[bytes]) -> Reply:
+    """GETRANGE key start end."""
+    first, last = integer(args[1]), integer(args[2])
+    text = overlay.read_text(args[0]) or b""
+    return text[within(first, last, len(text))]
 
 
 def append(overlay: Overlay, args: Sequence[bytes]) -> Reply:

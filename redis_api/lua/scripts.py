@@ -49,12 +49,19 @@ class Script(NamedTuple):
     done: int = 1
     other: int = 0
     """The answer if the key does not have the value."""
+    missing: int | None = None
+    """The answer if there is no key, where that is another one."""
     endless: int = 0
     """The answer if the key has it and no time to live."""
     unit_ms: int = 1
     """Milliseconds in one of the units in which the time is given."""
     signals: bool = False
     """Whether a list that is the second key gets an element, for the milliseconds of the second argument."""
+
+    @property
+    def takes_steps(self) -> bool:
+        """Whether one command of the log that ends or renews a hold by its value would not tell enough."""
+        return self.signals or self.missing is not None
 
 
 _MEANINGS: Final = {
@@ -100,6 +107,13 @@ _MEANINGS: Final = {
     if redis.call('get', KEYS[1]) == ARGV[1] then return redis.call('del', KEYS[1]) end
     return 0
     """: Script(Meaning.DELETE),
+    # redsync
+    """
+    local held = redis.call('get', KEYS[1])
+    if held == ARGV[1] then return redis.call('del', KEYS[1])
+    elseif held == false then return -1
+    else return 0 end
+    """: Script(Meaning.DELETE, missing=-1),
     """
     if redis.call('get', KEYS[1]) == ARGV[1] then return redis.call('pexpire', KEYS[1], ARGV[2])
     else return 0 end

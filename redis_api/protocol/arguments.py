@@ -167,6 +167,12 @@ def _read_options(args: Sequence[bytes]) -> SetOptions:
     return SetOptions(**given)
 
 
+def within(first: int, last: int, count: int) -> slice:
+    """Return the places from one to another of `count`; a negative one counts from the end."""
+    first = max(first + count, 0) if first < 0 else first
+    return slice(first, max(last + count if last < 0 else last, first - 1) + 1)
+
+
 class Condition(NamedTuple):
     """When EXPIRE and its like change anything."""
 

@@ -17,14 +17,12 @@ _REASONS: Final = {
     ),
     "it has no streams: keep them in Redis": "XACK XADD XDEL XGROUP XLEN XRANGE XREAD XREADGROUP XTRIM XINFO",
     "it has no bitmaps: keep them in Redis": "SETBIT GETBIT BITCOUNT BITFIELD BITOP BITPOS",
-    "its lists have LPUSH, RPUSH, LPOP, RPOP, BLPOP, BRPOP, LLEN and LRANGE": (
-        "BLMOVE BLMPOP BRPOPLPUSH LINDEX LINSERT LMOVE LMPOP LPOS LPUSHX LREM LSET LTRIM RPOPLPUSH RPUSHX"
+    "its lists have LPUSH, RPUSH, LPOP, RPOP, BLPOP, BRPOP, LINDEX, LLEN, LRANGE and LTRIM": (
+        "BLMOVE BLMPOP BRPOPLPUSH LINSERT LMOVE LMPOP LPOS LPUSHX LREM LSET RPOPLPUSH RPUSHX"
     ),
-    "a GET and a SET after WATCH, between MULTI and EXEC, do the same": (
-        "GETRANGE INCRBYFLOAT MSETNX SETRANGE SUBSTR"
-    ),
+    "a GET and a SET after WATCH, between MULTI and EXEC, do the same": ("INCRBYFLOAT SETRANGE SUBSTR"),
     "a lock keeps its name: write the new key and delete the old one": "COPY MOVE RENAME RENAMENX",
-    "nothing ends all locks at once: delete the keys that SCAN lists": "FLUSHALL FLUSHDB SWAPDB",
+    "a database is a prefix of names: its keys have names, which stay": "SWAPDB",
     "it tells how it works by its metrics and its log; `holdfast watch` shows what happens to locks": (
         "DEBUG LATENCY MEMORY MONITOR OBJECT SLOWLOG"
     ),

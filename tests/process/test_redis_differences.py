@@ -58,7 +58,6 @@ async def test_random_programs_are_answered_alike(both: tuple[redis.Redis, redis
 @pytest.mark.parametrize(
     ("words", "ours", "theirs"),
     [
-        (("SET", "d", "v", "NX", "PX", 2), "ResponseError: ttl-out-of-range", b"OK"),
         (("SET", "d", "v", "NX", "EX", 90_000), "ResponseError: ttl-out-of-range", b"OK"),
         (("SETEX", "d", 90_000, "v"), "ResponseError: ttl-out-of-range", b"OK"),
         (("SET", "d", "v" * 4_097), "ResponseError: 4097 bytes for one key; at most 4096 are allowed", b"OK"),

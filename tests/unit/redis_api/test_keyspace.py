@@ -7,6 +7,8 @@ from typing import Any
 import msgspec
 import pytest
 
+from cluster.errors import NoLeader
+from lockstate.words import limits
 from lockstate.words.commands import Acquire, DeleteCells, Freeze, PutCell, TransactCells, Uncommon, Wanted
 from lockstate.words.ids import AttemptId, HoldId
 from lockstate.words.modes import Mode, Scope
@@ -242,6 +244,111 @@ async def test_a_transaction_takes_and_ends_locks_with_cells() -> None:
         assert await client.ask("LRANGE", "list", 0, -1) == [b"a", b"b"]
         done = await transaction(client, ("SET", "next", VALUE, "NX", "PX", 30_000), ("HF.TOKEN", "next"))
         assert done[1].startswith("-ERR the token of a lock is known when"), done
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        (("SETNX", "k", VALUE), ("PEXPIRE", "k", 30_000)),
+        (("SETNX", "k", VALUE), ("GETEX", "k", "EX", 30)),
+        (("SETNX", "k", VALUE), ("PEXPIRE", "k", 60_000), ("PEXPIRE", "k", 30_000)),
+        (("SETNX", "k", VALUE), ("SET", "k", VALUE, "PX", 30_000)),
+    ],
+)
+async def test_a_lock_gets_its_time_in_the_step_that_takes_it(words: tuple[tuple[Any, ...], ...]) -> None:
+    """SETNX and EXPIRE together, as older lock clients do, are a take with a lease."""
+    async with serving() as served, served.client() as client:
+        assert (await transaction(client, *words))[0] == 1
+        assert 20_000 < await client.ask("PTTL", "k") <= 30_000
+        assert len(served.holders) == 1
+        assert (await transaction(client, *words))[0] == 0
+        refused = await transaction(client, ("SETNX", "other", VALUE), ("PERSIST", "other"))
+        assert refused.startswith("-ERR invalid-request: no_deadline"), "it would have none"
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("SET", "k", VALUE, "NX", "PX", 3),
+        ("SET", "k", VALUE, "PX", 3),
+        ("PSETEX", "k", 3, VALUE),
+        ("EVAL", "return redis.call('SET', KEYS[1], ARGV[1], 'NX', 'PX', 3)", 1, "k", VALUE),
+    ],
+)
+async def test_a_short_time_becomes_the_shortest_lease(
+    words: tuple[Any, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A key that is to last less than that is given so much, by whichever command."""
+    if words[0] == "EVAL":
+        pytest.importorskip("lupa.lua51", reason="needs lupa, the extra redis-lua of the node")
+    monkeypatch.setattr(limits, "TTL_MS_MIN", 40_000)  # which does not pass meanwhile
+    renewal = (
+        "if redis.call('get', KEYS[1]) == ARGV[1] then return redis.call('pexpire', KEYS[1], ARGV[2])"
+        " else return 0 end"
+    )
+    async with serving() as served, served.client() as client:
+        assert await client.ask(*words) == "+OK"
+        for change in (("EVAL", renewal, 1, "k", VALUE, 1), ("PEXPIRE", "k", 1), ("EXISTS", "k")):
+            assert 20_000 < await client.ask("PTTL", "k") <= 40_000
+            assert await client.ask("PEXPIRE", "k", 60_000) == 1
+            assert await client.ask(*change) == 1
+        assert await client.ask("EVAL", renewal, 1, "k", VALUE, 0) == 1
+        assert await client.ask("EXISTS", "k") == 0
+
+
+async def test_a_release_that_tells_why_it_found_nothing() -> None:
+    """The script of redsync tells a lock that is over from one that somebody else has, without Lua."""
+    source = """
+        local val = redis.call("GET", KEYS[1])
+        if val == ARGV[1] then return redis.call("DEL", KEYS[1])
+        elseif val == false then return -1
+        else return 0 end
+    """
+    async with serving() as served, served.client() as client, served.client() as other:
+        assert await client.ask("EVAL", source, 1, "k", VALUE) == -1
+        assert await client.ask("SET", "k", VALUE, "NX", "PX", 30_000) == "+OK"
+        assert await other.ask("EVAL", source, 1, "k", "another") == 0
+        assert await other.ask("EVAL", source, 1, "k", VALUE) == 1
+        assert not served.holders
+        assert await client.ask("SET", "k", VALUE) == "+OK", "a string"
+        assert [await other.ask("EVAL", source, 1, "k", VALUE) for _ in range(2)] == [1, -1]
+
+
+async def test_several_locks_are_taken_together_or_none() -> None:
+    """MSETNX, with a time for each in the same step, and GETRANGE of their values."""
+    async with serving() as served, served.client() as client, served.client() as other:
+        step = ("MSETNX", "a", VALUE, "b", VALUE), ("PEXPIRE", "a", 30_000), ("PEXPIRE", "b", 30_000)
+        assert await transaction(client, *step) == [1, 1, 1]
+        assert len(served.holders) == 2
+        assert await other.ask("GETRANGE", "a", 0, 3) == VALUE[:4]
+        assert await other.ask("MSETNX", "c", VALUE, "b", VALUE) == 0
+        assert await other.ask("EXISTS", "c") == 0
+        assert (await other.ask("MSETNX", "c", VALUE, "d")).startswith("-ERR wrong number of arguments")
+        assert (await other.ask("MSETNX", "c", VALUE)).startswith("-ERR invalid-request: no_deadline")
+        await client.ask("SET", "text", "abcd")
+        told = [await client.ask("GETRANGE", "text", *span) for span in ((0, -1), (-2, 9), (-9, 0), (3, 1))]
+        assert told == [b"abcd", b"cd", b"a", b""]
+        assert await client.ask("GETRANGE", "none", 0, -1) == b""
+
+
+async def test_a_list_is_looked_at_and_trimmed() -> None:
+    """LINDEX tells one element; LTRIM leaves what LRANGE tells, and nothing leaves no list."""
+    async with serving() as served, served.client() as client:
+        for start, stop, left in ((1, -2, [b"b", b"c"]), (-9, 9, [b"b", b"c"]), (0, 0, [b"b"]), (1, 0, [])):
+            if start == 1:
+                await client.ask("DEL", "k")
+                await client.ask("RPUSH", "k", "a", "b", "c", "d")
+            assert await client.ask("LTRIM", "k", start, stop) == "+OK"
+            assert await client.ask("LRANGE", "k", 0, -1) == left
+        assert await client.ask("LTRIM", "k", 0, 0) == "+OK", "of no list"
+        assert await client.ask("LINDEX", "k", "x") is None, "as in Redis: there is nothing to look at"
+        await client.ask("RPUSH", "list", "a", "b")
+        told = [await client.ask("LINDEX", "list", place) for place in (0, 1, 2, -1, -2, -3)]
+        assert told == [b"a", b"b", None, b"b", b"a", None]
+        assert await client.ask("EXISTS", "k") == 0
+        assert (await client.ask("LTRIM", "k", 0, "x")).startswith("-ERR value is not an integer")
+        await client.ask("SET", "k", VALUE, "NX", "PX", 30_000)
+        assert (await client.ask("LTRIM", "k", 0, 0)).startswith("-WRONGTYPE ")
 
 
 async def test_a_lock_changes_hands_in_one_step() -> None:
@@ -589,6 +696,51 @@ async def test_bounds_of_listings(monkeypatch: pytest.MonkeyPatch) -> None:
         assert await client.ask("SCAN", new) == [b"0", [b"k3", b"k4"]]
         await client.ask("SELECT", 1)
         assert (await client.ask("SCAN", new)).startswith("-ERR invalid cursor")
+
+
+async def test_a_flush_ends_what_is_in_a_database_or_in_all() -> None:
+    """Strings, lists and the locks of all clients, more than go into one step, and nothing beside them."""
+    async with serving() as served, served.client() as client, served.client() as other:
+        for number in range(70):
+            await client.ask("SET", f"k{number}", "v")
+        await client.ask("RPUSH", "list", "v")
+        assert await other.ask("SET", "lock", VALUE, "NX", "PX", 30_000) == "+OK"
+        for database in (1, 15):
+            await other.ask("SELECT", database)
+            assert await other.ask("SET", "lock", VALUE, "NX", "PX", 30_000) == "+OK"
+        assert await client.ask("FLUSHDB", "SYNC") == "+OK"
+        assert (await client.ask("DBSIZE"), len(served.holders)) == (0, 2)
+        assert await client.ask("FLUSHDB") == "+OK", "of nothing"
+        for words in (("FLUSHDB", "NOW"), ("FLUSHALL", "ASYNC", "SYNC")):
+            assert (await client.ask(*words)).startswith("-ERR syntax error")
+        assert await client.ask("FLUSHALL", "ASYNC") == "+OK"
+        assert (await other.ask("DBSIZE"), len(served.holders)) == (0, 0)
+
+
+async def test_a_flush_deletes_all_or_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Too many keys, a missing right and a lost leader are told, and nothing is deleted."""
+    whole = "read,acquire,force@redis/0"
+    tokens = token_line("billing", TOKEN, f"{whole} read,acquire@redis/0/kept")
+    tokens += token_line("ops", OTHER_TOKEN, whole)
+    async with serving(tokens) as served, served.client() as client, served.client() as ops:
+        await client.ask("AUTH", TOKEN)
+        await ops.ask("AUTH", OTHER_TOKEN)
+        for key in ("a", "b", "kept/c"):
+            await client.ask("SET", key, "v")
+        refused = await client.ask("FLUSHDB")
+        assert refused.startswith("-NOPERM forbidden: this needs the right force for 'redis/0/kept'")
+        assert (await ops.ask("FLUSHALL")).startswith(
+            "-NOPERM forbidden: this needs the right read for 'redis/1/'"
+        )
+        with monkeypatch.context() as bound:
+            bound.setattr(scanning, "KEYS_COUNT_MAX", 2)
+            assert (await ops.ask("FLUSHDB")).startswith("-ERR FLUSHDB looks at 2 keys at most")
+        assert await ops.ask("DBSIZE") == 3
+        served.node.failure = NoLeader("no leader")
+        assert (await ops.ask("FLUSHDB")).startswith("-LOADING ")
+        served.node.failure = None
+        assert await ops.ask("FLUSHDB") == "+OK"
+        assert await ops.ask("DBSIZE") == 0
 
 
 def test_values_of_any_bytes_are_told_apart() -> None:

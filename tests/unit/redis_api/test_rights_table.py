@@ -78,6 +78,8 @@ CASES: dict[str, Case] = {
     "SCAN": Case(("SCAN", 0), frozenset(READ), is_about_keys=False),
     "KEYS": Case(("KEYS", "*"), frozenset(READ), is_about_keys=False),
     "DBSIZE": Case(("DBSIZE",), frozenset(READ), is_about_keys=False),
+    "FLUSHDB": Case(("FLUSHDB",), frozenset({"all"}), is_about_keys=False),
+    "FLUSHALL": Case(("FLUSHALL",), frozenset({"all"}), is_about_keys=False),
     "DEL": _takes("DEL", "KEY"),
     "UNLINK": _takes("UNLINK", "KEY"),
     "DELEX": _writes("DELEX", "KEY"),
@@ -94,6 +96,10 @@ CASES: dict[str, Case] = {
     "GETDEL": _writes("GETDEL", "KEY"),
     "GETEX": _writes("GETEX", "KEY", "EX", 9),
     "MSET": _writes("MSET", "KEY", "v"),
+    "MSETNX": Case(
+        ("EXEC",), frozenset(BOTH), True, (("MULTI",), ("MSETNX", "KEY", "v"), ("PEXPIRE", "KEY", 60_000))
+    ),
+    "GETRANGE": _reads("GETRANGE", "KEY", 0, 1),
     "APPEND": _writes("APPEND", "KEY", "1"),
     "INCR": _writes("INCR", "KEY"),
     "DECR": _writes("DECR", "KEY"),
@@ -115,6 +121,8 @@ CASES: dict[str, Case] = {
     "GET": _reads("GET", "KEY"),
     "MGET": _reads("MGET", "KEY"),
     "STRLEN": _reads("STRLEN", "KEY"),
+    "LTRIM": _writes("LTRIM", "KEY", 0, 1),
+    "LINDEX": _reads("LINDEX", "KEY", 0),
     "LLEN": _reads("LLEN", "KEY"),
     "LRANGE": _reads("LRANGE", "KEY", 0, 1),
     "WATCH": _reads("WATCH", "KEY"),

@@ -82,6 +82,31 @@ async def test_a_script_that_takes_and_gives_back_a_lock() -> None:
         assert served.holders == []
 
 
+async def test_a_script_that_gives_a_lock_its_time_after_taking_it() -> None:
+    """SETNX and EXPIRE of one lock or several, as sherlock and walrus do: takes with a lease."""
+    one = """
+        if redis.call('SETNX', KEYS[1], ARGV[1]) == 0 then return 0 end
+        redis.call('EXPIRE', KEYS[1], ARGV[2])
+        return 1
+    """
+    several = """
+        local pairs_of = {}
+        for _, key in ipairs(KEYS) do table.insert(pairs_of, key) table.insert(pairs_of, ARGV[1]) end
+        if redis.call('MSETNX', unpack(pairs_of)) == 0 then return 0 end
+        for _, key in ipairs(KEYS) do redis.call('EXPIRE', key, ARGV[2]) end
+        return 1
+    """
+    async with serving() as served, served.client() as client, served.client() as other:
+        assert await client.ask("EVAL", one, 1, "a", VALUE, 30) == 1
+        assert await other.ask("EVAL", several, 2, "b", "a", "another value", 30) == 0
+        assert await other.ask("EVAL", several, 2, "b", "c", "another value", 30) == 1
+        assert await client.ask("EVAL", one, 1, "c", VALUE, 30) == 0
+        assert len(served.holders) == 3
+        for key in "abc":
+            assert 20_000 < await client.ask("PTTL", key) <= 30_000
+            assert isinstance(await client.ask("HF.TOKEN", key), int)
+
+
 async def test_scripts_are_known_by_their_hash() -> None:
     """SCRIPT LOAD compiles, EVALSHA runs, and what was flushed is loaded again."""
     async with serving() as served, served.client() as client:
