@@ -200,7 +200,8 @@ class Group:
         for settled in outcome.settled:
             self.waiters.wake(settled, outcome.revision)
         self._metrics.applied(outcome)
-        self.events.append(outcome.events + outcome.cell_events)
+        cell_events = outcome.cell_events
+        self.events.append((*outcome.events, *cell_events) if cell_events else outcome.events)
         if self.replica.role.is_leader:
             self._patience.applied()
             if outcome.events and index > self._told_up_to:
