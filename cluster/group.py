@@ -200,8 +200,7 @@ class Group:
         for settled in outcome.settled:
             self.waiters.wake(settled, outcome.revision)
         self._metrics.applied(outcome)
-        cell_events = outcome.cell_events
-        self.events.append((*outcome.events, *cell_events) if cell_events else outcome.events)
+        self.events.append(outcome.all_events)
         if self.replica.role.is_leader:
             self._patience.applied()
             if outcome.events and index > self._told_up_to:

@@ -982,3 +982,8 @@ class Outcome(msgspec.Struct, frozen=True):
     events: Sequence[Event]
     settled: tuple[Settled, ...] = ()
     cell_events: tuple[CellEvent, ...] = ()
+
+    @property
+    def all_events(self) -> Sequence[Event | CellEvent]:
+        """The events, and those of cells behind them."""
+        return (*self.events, *self.cell_events) if self.cell_events else self.events
