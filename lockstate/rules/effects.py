@@ -85,8 +85,8 @@ class Effects:
         told, settled = self.events, tuple(self.settled)
         at = self.state.revision, self.state.now_ms
         events = Events(*at, told, is_plain=self.plain_count == len(told))
+        self.events, self.plain_count = [], 0
         if told:
-            self.events, self.plain_count = [], 0
             if self._is_all_audited:
                 self.state.audit.extend(events)
             else:
