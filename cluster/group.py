@@ -202,7 +202,7 @@ class Group:
         for settled in outcome.settled:
             self.waiters.wake(settled, outcome.revision)
         self._metrics.applied(outcome)
-        self.events.append(outcome.events + outcome.cell_events)
+        self.events.append(outcome.all_events)
         if self.replica.role.is_leader:
             self._patience.applied()
             if outcome.events and index > self._told_up_to:

@@ -4,7 +4,7 @@ Tests and checkers call this; a node at work never does.
 """
 
 from collections import Counter
-from itertools import combinations, pairwise
+from itertools import chain, combinations, pairwise
 
 from lockstate.reads.views import is_in_the_way, parts_of
 from lockstate.tables import budget, crowds, fingerprint
@@ -451,13 +451,20 @@ def streams_are_right(state: State) -> None:
         stream = state.streams.get(session_id)
         assert stream is not None
         assert session_id in state.sessions, "a stream outlived its session"
-        assert list(stream.kept) == sorted(stream.kept), "numbers are kept out of order"
-        assert all(0 < number <= last for number in stream.kept), "a number is kept that did not come yet"
-        assert stream.kept_bytes == sum(kept.size_bytes for kept in stream.kept.values()), "bytes of a stream"
-        kept_count += len(stream.kept)
-        for number, kept in stream.kept.items():
-            is_waiting = (session_id, number) in waiting
-            assert is_waiting == isinstance(kept.result, Queued), f"{number}: does it wait?"
+        # What is fresh stays so: to look at it as it is stored would change it.
+        runs = [range(first, first + len(results)) for first, _, results in stream.fresh]
+        numbers = [*stream.rows, *chain.from_iterable(runs)]
+        assert numbers == sorted(set(numbers)), "numbers are kept out of order"
+        assert all(0 < number <= last for number in numbers), "a number is kept that did not come yet"
+        assert not runs or (numbers[-1] == last and stream in state.ledger.noted), (
+            "what is fresh is the newest"
+        )
+        assert stream.kept_count == len(numbers), "numbers of a stream"
+        assert stream.rows_bytes == sum(kept.size_bytes for kept in stream.rows.values()), "bytes of a stream"
+        kept_count += len(numbers)
+        for number in numbers:
+            is_queued = number in stream.rows and isinstance(stream.rows[number].result, Queued)
+            assert is_queued == ((session_id, number) in waiting), f"{number}: does it wait?"
     assert kept_count == state.streams.kept_count, "what streams keep is miscounted"
 
 

@@ -279,7 +279,7 @@ class LockMachine:
     def stream(self, session_id: SessionId) -> StreamView | None:
         """Return what is known of the stream of a session, None if it has none."""
         stream = self.state.streams.get(session_id)
-        return None if stream is None else StreamView(stream.epoch, stream.last, len(stream.kept))
+        return None if stream is None else StreamView(stream.epoch, stream.last, stream.kept_count)
 
     @property
     def cells_revision(self) -> int:

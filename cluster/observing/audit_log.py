@@ -13,6 +13,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
+from lockstate.tables.happened import told_in
 from lockstate.tables.owners import shown_owner
 from lockstate.words.results import OF_NODES, OF_OPERATORS, OF_SETTINGS, Event, EventKind, HoldKind
 
@@ -93,8 +94,10 @@ class AuditLog:
         """Write the lines of one entry's events. Cheap when there are none to write: grants are many."""
         if not logger.isEnabledFor(logging.INFO):
             return
-        kinds = _LINES if logger.isEnabledFor(logging.DEBUG) else _NEWS
-        told = [event for event in events if event.kind in kinds]
+        if logger.isEnabledFor(logging.DEBUG):
+            told = [event for event in events if event.kind in _LINES]
+        else:
+            told = [one for one in told_in(events) if type(one) is Event and one.kind in _NEWS]
         if told:
             self._write(told)
 

@@ -12,11 +12,12 @@ out those that matter.
 
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Final
+from typing import Any, Final
 
 from cluster.observing.samples import Sample, histogram
 from lockstate.machine import LockMachine
 from lockstate.reads.views import parts_of
+from lockstate.tables.happened import PlainEnd, PlainGrant, told_in
 from lockstate.words.results import (
     Event,
     EventKind,
@@ -46,6 +47,8 @@ _KEPT_CHARS_MAX: Final = 64
 """Names of locks whose series need not be looked for, two megabytes at most."""
 
 _LOCK: Final = HoldKind.LOCK
+_GRANTED: Final = EventKind.GRANTED
+_RELEASED: Final = EventKind.RELEASED
 _ELECTED: Final = EventKind.ELECTED
 _LEFT: Final = EventKind.LEFT
 _MAY_TELL_OF_DEADLOCKS: Final = frozenset({Refused, NumberedDone})
@@ -162,26 +165,38 @@ class Contention:
         """Count what applying one entry did."""
         if outcome.settled:
             self._leave_queues(outcome.settled)
-        of_locks, bounds_ms = self._of_locks, BOUNDS_MS
-        for event in outcome.events:
-            kind = event.kind
-            series = of_locks.get(event.name) if event.of is _LOCK else None
-            if series is None:
-                series = self._at(event.of, event.name)
-            series.events[kind] += 1
-            if kind in _ENDS:
+        of_locks, bounds_ms, now_ms = self._of_locks, BOUNDS_MS, outcome.now_ms
+        told: Any
+        for told in told_in(outcome.events):
+            kind = told.__class__
+            if kind is PlainGrant:
+                series = of_locks.get(told.name) or self._at(_LOCK, told.name)
+                series.events[_GRANTED] += 1
+            elif kind is PlainEnd:
+                hold = told.hold
+                series = of_locks.get(hold.name) or self._at(_LOCK, hold.name)
+                series.events[_RELEASED] += 1
                 # As `add` does it: nearly every other event is the end of a hold.
-                held, lasted_ms = series.held, event.lasted_ms
+                held, lasted_ms = series.held, now_ms - hold.since_ms
                 held.counts[bisect_left(bounds_ms, lasted_ms)] += 1
                 held.sum_ms += lasted_ms
-            elif kind is _LEFT:
-                lengths = series.waited if event.reason == Left.SHARED else series.gave_up
-                lengths.add(event.lasted_ms)
-            elif kind is _ELECTED and not self._is_election(event):
-                series.repeats += 1
+            else:
+                self._count(told)
         for batch in outcome.batches:
             if not _MAY_TELL_OF_DEADLOCKS.isdisjoint(map(type, batch.results)):
                 self._count_deadlocks(batch.results)
+
+    def _count(self, event: Event) -> None:
+        """Count what is not of a plain lock."""
+        kind, series = event.kind, self._at(event.of, event.name)
+        series.events[kind] += 1
+        if kind in _ENDS:
+            series.held.add(event.lasted_ms)
+        elif kind is _LEFT:
+            lengths = series.waited if event.reason == Left.SHARED else series.gave_up
+            lengths.add(event.lasted_ms)
+        elif kind is _ELECTED and not self._is_election(event):
+            series.repeats += 1
 
     def _count_deadlocks(self, results: Sequence[Result]) -> None:
         """Count what was refused for a deadlock, also within frames of streams. Mostly there is none."""

@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from lockstate.machine import LockMachine
+from lockstate.tables.happened import told_in
 from lockstate.tables.owners import shown_owner
 from lockstate.words.ids import HoldId
 from lockstate.words.results import Event, EventKind
@@ -30,8 +31,8 @@ class EndlessLog:
         """Warn of each grant without a deadline among the events of the newest entry."""
         if not machine.state.endless_count:
             return
-        for event in events:
-            if event.kind is not EventKind.GRANTED:
+        for event in told_in(events):
+            if type(event) is not Event or event.kind is not EventKind.GRANTED:
                 continue
             hold = machine.state.holds.get(HoldId(event.session_id))
             if hold is not None and hold.is_endless:

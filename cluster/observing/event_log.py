@@ -9,6 +9,7 @@ import asyncio
 import enum
 from bisect import bisect_left
 from collections import Counter, deque
+from collections.abc import Sequence
 from typing import Final, NamedTuple, Protocol, Self
 
 from lockstate.words.results import CellEvent, Event
@@ -39,7 +40,7 @@ class WatchCut(enum.StrEnum):
 
 
 AnyEvent = Event | CellEvent
-Block = tuple[AnyEvent, ...]
+Block = Sequence[AnyEvent]
 """The events of one entry, never empty. All have its revision."""
 
 

@@ -166,9 +166,9 @@ class Cells:
 
     def do(self, operation: CellOperation) -> CellDone:
         """Carry out one operation, for which there is room, at the present revision of the table."""
-        if isinstance(operation, PutOperation):
+        if type(operation) is PutOperation:
             return self._write(operation)
-        if isinstance(operation, GetOperation):
+        if type(operation) is GetOperation:
             return self.read(operation.key)
         cell = self._cells.get(operation.key)
         if cell is None:

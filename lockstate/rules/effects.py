@@ -1,11 +1,12 @@
 """What applying an entry tells others: events for everybody, ended waits for the nodes of their clients."""
 
-from typing import Final, NamedTuple, TypeAlias
+from typing import Final, NamedTuple, TypeAlias, cast
 
 import msgspec
 
 from lockstate.reads.views import told_value
 from lockstate.tables.cells import Cell
+from lockstate.tables.happened import Events, Told
 from lockstate.tables.owners import own_id
 from lockstate.tables.rate_algorithms import Limiter
 from lockstate.tables.records import (
@@ -69,24 +70,29 @@ class Effects:
 
     def __init__(self, state: State) -> None:
         self.state = state
-        self.events: list[Event] = []
+        self.events: list[Told] = []
+        self.plain_count = 0
+        """How many of them are of plain locks, and are no events yet."""
         self.settled: list[Settled] = []
         self.cell_events: list[CellEvent] = []
         self._is_all_audited = True
 
-    def take(self) -> tuple[tuple[Event, ...], tuple[Settled, ...], tuple[CellEvent, ...]]:
+    def take(self) -> tuple[Events, tuple[Settled, ...], tuple[CellEvent, ...]]:
         """Return what was collected and start over; events that are audited go into the audit.
 
         Those of cells are not: a counter would soon push out all that is told of holds.
         """
-        events, settled = tuple(self.events), tuple(self.settled)
-        if events:
-            self.events = []
+        told, settled = self.events, tuple(self.settled)
+        at = self.state.revision, self.state.now_ms
+        events = Events(*at, told, is_plain=self.plain_count == len(told))
+        self.events, self.plain_count = [], 0
+        if told:
             if self._is_all_audited:
                 self.state.audit.extend(events)
             else:
                 self._is_all_audited = True
-                self.state.audit.extend([event for event in events if event.kind not in _NOT_AUDITED])
+                audited = [one for one in told if type(one) is not Event or one.kind not in _NOT_AUDITED]
+                self.state.audit.extend(Events(*at, audited, is_plain=False))
         self.state.audit.link()
         if settled:
             self.settled = []
@@ -99,6 +105,7 @@ class Effects:
     def drop(self) -> None:
         """Forget what was collected: nobody is to hear of it."""
         self.events, self.settled, self.cell_events = [], [], []
+        self.plain_count = 0
         self._is_all_audited = True
 
     def tell(  # noqa: PLR0917 - what an event tells, called everywhere
@@ -124,7 +131,7 @@ class Effects:
 
     def tell_receiver(self, token: int) -> None:
         """Let the newest event, of a hold that was handed over, say with which token it goes on."""
-        self.events[-1] = msgspec.structs.replace(self.events[-1], to_token=token)
+        self.events[-1] = msgspec.structs.replace(cast("Event", self.events[-1]), to_token=token)
 
     def tell_left(self, ticket: Ticket, why: Left) -> None:
         """Add the event that a wait ended without a grant of its own."""

@@ -135,7 +135,10 @@ class Frames:
                 results.append(self._repeat(stream, number, command))
                 continue
             effort_left = effort_max - len(events) - len(cell_events) - state.searched_count
-            count_left, bytes_left = count_max - len(stream.kept), bytes_max - stream.kept_bytes
+            count_left = count_max - stream.kept_count
+            bytes_left = bytes_max - stream.rows_bytes - _PLAIN_BYTES * stream.fresh_count
+            if bytes_left < _PLAIN_BYTES:
+                bytes_left = bytes_max - stream.kept_bytes
             if effort_left < 0 or count_left <= 0 or bytes_left <= 0:
                 return NumberedDone(tuple(results), _MUCH_DONE if effort_left < 0 else _WINDOW_FULL)
             kind = command.__class__

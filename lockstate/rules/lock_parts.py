@@ -9,7 +9,7 @@ between; but nobody overtakes: it cannot be taken if others wait for it.
 """
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import Final, Protocol, assert_never
+from typing import Final, Protocol, assert_never, get_args
 
 import msgspec
 
@@ -43,7 +43,8 @@ from lockstate.words.results import (
     Result,
 )
 
-LOCK_OPERATIONS: Final = (TakeOperation, EndOperation, RenewOperation)
+LOCK_OPERATIONS: Final[frozenset[type]] = frozenset(get_args(LockOperation))
+"""The classes of these: to look one up takes a tenth of what it takes to ask what it is not."""
 _EXCLUSIVE: Final = Mode.EXCLUSIVE
 
 

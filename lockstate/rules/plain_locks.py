@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, Protocol
 
 from lockstate.rules.effects import Effects
+from lockstate.tables.happened import PlainEnd, PlainGrant
 from lockstate.tables.principals import NOBODY
 from lockstate.tables.rare import Rare
 from lockstate.tables.records import NOTHING, Hold, Lock, RequestKey, Session
@@ -21,13 +22,11 @@ from lockstate.words.commands import Acquire, Release, ReleaseByValue, Uncommon
 from lockstate.words.ids import NO_SESSION, SessionId
 from lockstate.words.limits import ID_CHARS_MAX, OWNER_BYTES_MAX, TTL_MS_MAX, TTL_MS_MIN, WAIT_MS_MAX
 from lockstate.words.modes import UNIT, Mode, Scope, intent_of
-from lockstate.words.results import RELEASED, Event, EventKind, Granted, HoldKind, Result
+from lockstate.words.results import RELEASED, Granted, HoldKind, Result
 
 _EXCLUSIVE: Final = Mode.EXCLUSIVE
 _NODE: Final = Scope.NODE
 _LOCK: Final = HoldKind.LOCK
-_GRANTED: Final = EventKind.GRANTED
-_ENDED: Final = EventKind.RELEASED
 """Members under names of this module: looking one up in its enumeration takes longer."""
 _OWN: Final = UNIT[_EXCLUSIVE.place]
 """What a plain lock counts on its own name."""
@@ -154,7 +153,7 @@ class PlainLocks:
             return results
         young, events = state.names.young, self._effects.events
         claims_max = limits.SESSION_CLAIMS_MAX - _CLAIMS_MAX
-        revision, now_ms, token = state.revision, state.now_ms, state.next_token
+        now_ms, token = state.now_ms, state.next_token
         session: Session | None = None
         session_id = NO_SESSION
         for place in places:
@@ -226,22 +225,7 @@ class PlainLocks:
                         intents[name_above] = left
                     else:
                         del intents[name_above]
-                lasted_ms = now_ms - hold.since_ms
-                events.append(
-                    Event(
-                        revision,
-                        now_ms,
-                        _ENDED,
-                        name,
-                        _EXCLUSIVE,
-                        hold.owner,
-                        hold.token,
-                        lease_id,
-                        lasted_ms,
-                        value="" if rare is None or rare.is_secret else rare.value,
-                        principal=principal,
-                    )
-                )
+                events.append(PlainEnd(hold, principal))
                 if principal and not hold.session_id:
                     principals.drop(hold_id)
                 results.append(RELEASED)
@@ -333,25 +317,12 @@ class PlainLocks:
                 else:
                     session.holds[hold_id] = hold
                 expires_at_ms = session.expires_at_ms
-            events.append(
-                Event(
-                    revision,
-                    now_ms,
-                    _GRANTED,
-                    name,
-                    _EXCLUSIVE,
-                    owner,
-                    token,
-                    lease_id,
-                    0,
-                    value=told,
-                    principal=principal,
-                )
-            )
+            events.append(PlainGrant(hold, name, token, told, principal))
             expires_in_ms = expires_at_ms - now_ms if expires_at_ms > now_ms else 0
             results.append(Granted(hold_id, token, name, _EXCLUSIVE, expires_in_ms, value=value))
             token += 1
         state.next_token = token
+        self._effects.plain_count += len(results)
         return results
 
     def _named(self, name: str) -> _Named | None:

@@ -5,7 +5,7 @@ Everything that could refuse a part is looked at before the first part is done. 
 """
 
 from collections.abc import Iterable
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
@@ -25,6 +25,7 @@ from lockstate.words.cell_operations import (
     GetOperation,
     HoldCompare,
     LockCompare,
+    LockOperation,
     Operation,
     PutOperation,
     Relation,
@@ -51,38 +52,46 @@ def check_transaction(command: TransactCells) -> Refused | None:
         refused = _check_branch(field, operations)
         if refused is not None:
             return refused
-    return refuse_forced(command)
+    return None if _is_of_cells(command.then + command.otherwise) else refuse_forced(command)
+
+
+def _is_of_cells(operations: Iterable[Operation]) -> bool:
+    """Whether none of these is about a lock."""
+    return LOCK_OPERATIONS.isdisjoint(map(type, operations))
 
 
 def _check_compare(compare: Compare) -> Refused | None:
-    if isinstance(compare, LockCompare):
-        refused = limits.check_made_id("hold_id", compare.hold_id) if compare.hold_id else None
-        return refused or limits.check_name(compare.name)
+    if isinstance(compare, CellCompare):
+        return limits.check_key(compare.key)
     if isinstance(compare, HoldCompare):
         return limits.check_made_id("hold_id", compare.hold_id)
-    return limits.check_key(compare.key)
+    refused = limits.check_made_id("hold_id", compare.hold_id) if compare.hold_id else None
+    return refused or limits.check_name(compare.name)
 
 
-def _check_branch(field: str, operations: Iterable[Operation]) -> Refused | None:
+def _check_branch(field: str, operations: Iterable[Any]) -> Refused | None:
     changed: set[bytes | str] = set()
     names: set[str] = set()
     for operation in operations:
+        kind: type = operation.__class__
         refused = _check_operation(operation)
         if refused is not None:
             return refused
-        if isinstance(operation, GetOperation):
+        if kind is GetOperation:
             continue
-        of = operation.hold_id if isinstance(operation, LOCK_OPERATIONS) else operation.key
+        of = operation.hold_id if kind in LOCK_OPERATIONS else operation.key
         if of in changed:
             what = (
                 "a hold is taken, ended or renewed" if isinstance(of, str) else "a key is written or deleted"
             )
             return invalid(f"{field}: {what} twice")
         changed.add(of)
-        if isinstance(operation, TakeOperation):
+        if kind is TakeOperation:
             if operation.name in names:
                 return invalid(f"{field}: a name is taken twice")
             names.add(operation.name)
+    if not names:
+        return None
     claims_count = sum([1 + name.count("/") for name in names])
     if claims_count > limits.REQUEST_CLAIMS_MAX:
         taken = f"{claims_count} names are taken with their ancestors"
@@ -90,12 +99,11 @@ def _check_branch(field: str, operations: Iterable[Operation]) -> Refused | None
     return None
 
 
-def _check_operation(operation: Operation) -> Refused | None:
-    if isinstance(operation, LOCK_OPERATIONS):
+def _check_operation(operation: Any) -> Refused | None:
+    kind: type = operation.__class__
+    if kind in LOCK_OPERATIONS:
         return check_lock_part(operation)
-    return (
-        check_put_part(operation) if isinstance(operation, PutOperation) else limits.check_key(operation.key)
-    )
+    return check_put_part(operation) if kind is PutOperation else limits.check_key(operation.key)
 
 
 class Transactions:
@@ -116,7 +124,7 @@ class Transactions:
         if refused is not None:
             return refused
         table = self._state.cells
-        if any(self._changes_cell(operation) for operation in operations):
+        if any(map(self._changes_cell, operations)):
             table.revision += 1
         freed: Freed = []
         results = tuple([self._do(command, operation, freed) for operation in operations])
@@ -127,21 +135,22 @@ class Transactions:
         """Return why a transaction that is well formed would be refused now, or None. It changes nothing."""
         return check_transaction(command) or self._check(command, self._branch(command)[1])
 
-    def _check(self, command: TransactCells, operations: tuple[Operation, ...]) -> Refused | None:
+    def _check(self, command: TransactCells, operations: tuple[Any, ...]) -> Refused | None:
         """Look at all that could refuse a part. Cells count beside what the locks leave and take."""
-        puts = [operation for operation in operations if isinstance(operation, PutOperation)]
-        locks = [operation for operation in operations if isinstance(operation, LOCK_OPERATIONS)]
-        if not locks:
+        puts = [operation for operation in operations if operation.__class__ is PutOperation]
+        if _is_of_cells(operations):
             return self._cells.check_room(puts)
+        locks = [operation for operation in operations if isinstance(operation, LockOperation)]
         return self._locks.check(locks, command.endless_not_for, lambda: self._cells.check_room(puts))
 
     def _changes_cell(self, operation: Operation) -> bool:
-        if isinstance(operation, DeleteOperation):
+        if type(operation) is DeleteOperation:
             return operation.key in self._state.cells
-        return isinstance(operation, PutOperation)
+        return type(operation) is PutOperation
 
-    def _do(self, command: TransactCells, operation: Operation, freed: Freed) -> CellDone | LockDone:
-        if isinstance(operation, LOCK_OPERATIONS):
+    def _do(self, command: TransactCells, operation: Any, freed: Freed) -> CellDone | LockDone:
+        kind: type = operation.__class__
+        if kind in LOCK_OPERATIONS:
             return self._locks.do(operation, command.endless_not_for, freed)
         return self._cells.do(operation)
 
@@ -157,29 +166,30 @@ class Transactions:
     def _as_it_is_now(self, operation: Operation, result: CellDone | LockDone) -> CellDone | LockDone:
         if isinstance(operation, GetOperation):
             return self._cells.read(operation.key)
-        if isinstance(operation, LOCK_OPERATIONS) and isinstance(result, LockTaken | Renewed):
+        if isinstance(operation, LockOperation) and isinstance(result, LockTaken | Renewed):
             return self._locks.repeated(operation, result)
         return result
 
     def _branch(self, command: TransactCells) -> tuple[bool, tuple[Operation, ...]]:
         """Return whether all compares of a transaction are true, and what it does then."""
-        succeeded = all(self._is_true(compare) for compare in command.compares)
+        succeeded = all(map(self._is_true, command.compares))
         return succeeded, command.then if succeeded else command.otherwise
 
     def _is_true(self, compare: Compare) -> bool:
+        if isinstance(compare, CellCompare):
+            cell = self._state.cells.get(compare.key)
+            if compare.of is not _VALUE:
+                number = 0 if cell is None else _number_of(cell, compare)
+                return _stands(compare.relation, number, compare.number)
+            if cell is None:
+                return compare.relation is _NOT_EQUAL
+            return _stands(compare.relation, cell.value, compare.value)
         if isinstance(compare, LockCompare):
             return self._locks.is_true(compare)
-        if isinstance(compare, HoldCompare):
-            hold = self._state.holds.get(compare.hold_id)
-            if hold is None or self._state.principals.is_foreign(lease_id_of(hold)):
-                return False
-            return compare.token in (0, hold.token)
-        cell = self._state.cells.get(compare.key)
-        if compare.of is not _VALUE:
-            return _stands(compare.relation, 0 if cell is None else _number_of(cell, compare), compare.number)
-        if cell is None:
-            return compare.relation is _NOT_EQUAL
-        return _stands(compare.relation, cell.value, compare.value)
+        hold = self._state.holds.get(compare.hold_id)
+        if hold is None or self._state.principals.is_foreign(lease_id_of(hold)):
+            return False
+        return compare.token in (0, hold.token)
 
 
 def _number_of(cell: Cell, compare: CellCompare) -> int:

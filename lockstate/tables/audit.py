@@ -24,6 +24,7 @@ from typing import Final, NamedTuple, TypeAlias
 import msgspec
 
 from lockstate.tables.audit_record import AuditEvent, shown
+from lockstate.tables.happened import NewestEvents
 from lockstate.words import limits
 from lockstate.words.results import OF_OPERATORS, Event, EventKind
 
@@ -106,7 +107,7 @@ class Audit:
     """The newest events, the oldest first, and the hashes of those at the front that are linked."""
 
     def __init__(self) -> None:
-        self.events: deque[Event] = deque(maxlen=limits.AUDIT_COUNT_MAX)
+        self.events = NewestEvents()
         self.linked_count = 0
         """How many of them are linked."""
         self._hashes: deque[str] = deque()
@@ -122,12 +123,13 @@ class Audit:
 
     def extend(self, events: Sequence[Event]) -> None:
         """Add what an entry made happen."""
-        over = len(self.events) + len(events) - limits.AUDIT_COUNT_MAX
-        if over > 0:
-            self.catch_up()
-            self._keep_acts(over, events)
         self.events.extend(events)
+        over = len(self.events) - limits.AUDIT_COUNT_MAX
         if over > 0:
+            if len(self._hashes) < over <= self.linked_count:
+                self.catch_up()  # the last one that goes is told by the first one that stays
+            self._keep_acts(over)
+            self.events.drop(over)
             self._forget(over)
 
     def link(self) -> None:
@@ -171,9 +173,9 @@ class Audit:
         self.linked_count = max(min(self._to_link, len(self.events)), self.linked_count)
         self.catch_up()
 
-    def _keep_acts(self, gone: int, more: Sequence[Event]) -> None:
-        """Keep what operators did of the oldest events, which are about to go as `more` come."""
-        for place, event in enumerate(islice(chain(self.events, more), gone)):
+    def _keep_acts(self, gone: int) -> None:
+        """Keep what operators did of the oldest events, which are about to go."""
+        for place, event in self.events.oldest_others(gone):
             if event.kind in OF_OPERATORS and event.concerns_others:
                 self.acts.keep(event, self._link(place))
 

@@ -90,7 +90,7 @@ class CellTable:
         self.content_bytes += size_of(put) - size_of(cell)
         cell.value, cell.mod_revision = put.value, self.revision
         cell.version += 1
-        if isinstance(put, PutOperation) and put.keeps_lease:
+        if type(put) is PutOperation and put.keeps_lease:
             return cell
         if put.session_id != cell.session_id:
             self._leave_session(cell)

@@ -6,7 +6,7 @@ need not track millions of them (gc=False): a full collection would stop the nod
 
 import bisect
 from collections import OrderedDict
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from itertools import chain, repeat
 from typing import Any, Final, TypeVar
 
@@ -23,6 +23,7 @@ from lockstate.words.results import HoldKind, Result
 RequestKey = tuple[str, str | int]
 """Scope and request id of a remembered request; or a session, and the number that it gave to a command."""
 
+_encode: Final = msgspec.msgpack.Encoder().encode
 NOTHING: Final[dict[Any, Any]] = {}
 """The empty table, shared by all records whose labels or tables are empty, as most are. Never changed."""
 _nothing = repeat(NOTHING).__next__
@@ -203,6 +204,11 @@ class Session(Lease, eq=False, gc=False, array_like=True):
                 del self.by_owner[hold.owner]
 
 
+def encoded_bytes(result: Result) -> int:
+    """Return how many bytes a result takes as it is stored."""
+    return len(_encode(result))
+
+
 class Kept(msgspec.Struct, gc=False, array_like=True):
     """The outcome of a numbered command whose client may still ask for it, and when it came.
 
@@ -215,13 +221,49 @@ class Kept(msgspec.Struct, gc=False, array_like=True):
 
 
 class Stream(msgspec.Struct, eq=False, gc=False):
-    """The numbered commands of one session: the last number, and what is kept, in order of the numbers."""
+    """The numbered commands of one session: the last number, and what is kept, in order of the numbers.
+
+    The outcomes of the newest plain commands, up to the last, stay in `fresh` as they came, until somebody
+    looks: mostly the client says before that it has them.
+    """
 
     session_id: SessionId
     epoch: int = 0
     last: int = 0
-    kept: dict[int, Kept] = msgspec.field(default_factory=dict)
-    kept_bytes: int = 0
+    rows: dict[int, Kept] = msgspec.field(default_factory=dict)
+    rows_bytes: int = 0
+    fresh: list[tuple[int, int, Sequence[Result]]] = msgspec.field(default_factory=list)
+    """Runs of outcomes: the number of the first, when they came, and all of them."""
+
+    @property
+    def kept(self) -> dict[int, Kept]:
+        """Return all that is kept, by number."""
+        self.settle()
+        return self.rows
+
+    @property
+    def kept_bytes(self) -> int:
+        """Return how many bytes the results of these take as they are stored."""
+        self.settle()
+        return self.rows_bytes
+
+    @property
+    def kept_count(self) -> int:
+        """Return how many outcomes are kept."""
+        return len(self.rows) + self.fresh_count
+
+    @property
+    def fresh_count(self) -> int:
+        """Return how many of these nobody has looked at."""
+        return self.last + 1 - self.fresh[0][0] if self.fresh else 0
+
+    def settle(self) -> None:
+        """Enter what is fresh among the rows."""
+        for first, at_ms, results in self.fresh:
+            for number, result in enumerate(results, first):
+                self.rows[number] = kept = Kept(result, at_ms, encoded_bytes(result))
+                self.rows_bytes += kept.size_bytes
+        self.fresh.clear()
 
 
 class Delay(Timed, eq=False, gc=False, array_like=True):

@@ -10,17 +10,12 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-import msgspec
-
 from lockstate.tables.ledger import Ledger, mark_of_stream
-from lockstate.tables.records import Kept, RequestKey, Stream
+from lockstate.tables.records import Kept, RequestKey, Stream, encoded_bytes
 from lockstate.tables.requests import brief
 from lockstate.words.ids import HoldId, SessionId
-from lockstate.words.results import RELEASED, Queued, Refused, Result, Transacted
+from lockstate.words.results import Queued, Refused, Result, Transacted
 
-_encode: Final = msgspec.msgpack.Encoder().encode
-_RELEASED_BYTES: Final = len(_encode(RELEASED))
-"""What the outcome of nearly every other command takes: it says nothing."""
 _LONG: Final = frozenset({Refused, Transacted})
 """The classes of outcomes of which less is kept than was told."""
 
@@ -56,58 +51,60 @@ class Streams:
 
     def keep(self, stream: Stream, number: int, now_ms: int, result: Result) -> None:
         """Record a number as applied, and keep its outcome; if that is `Queued`, it is settled later."""
-        if result is RELEASED:
-            size_bytes = _RELEASED_BYTES
-        else:
-            kind = result.__class__
-            if kind in _LONG:
-                result = brief(result)
-            size_bytes = len(_encode(result))
+        kind = result.__class__
+        if kind in _LONG:
+            result = brief(result)
         if stream not in self._noted:
             self._ledger.change(stream)
+        stream.kept[number] = kept = Kept(result, now_ms, encoded_bytes(result))
         stream.last = number
-        stream.kept[number] = Kept(result, now_ms, size_bytes)
-        stream.kept_bytes += size_bytes
+        stream.rows_bytes += kept.size_bytes
         self.kept_count += 1
 
     def keep_plain(self, stream: Stream, first: int, now_ms: int, results: Sequence[Result]) -> None:
-        """Do what `keep` does for grants of single locks and releases, with numbers from `first` on."""
+        """Do what `keep` does for what plain commands come to, with numbers from `first` on."""
         if stream not in self._noted:
             self._ledger.change(stream)
-        kept, bytes_count = stream.kept, 0
-        for number, result in enumerate(results, first):
-            size_bytes = _RELEASED_BYTES if result is RELEASED else len(_encode(result))
-            kept[number] = Kept(result, now_ms, size_bytes)
-            bytes_count += size_bytes
+        stream.fresh.append((first, now_ms, results))
         stream.last = first + len(results) - 1
-        stream.kept_bytes += bytes_count
         self.kept_count += len(results)
 
     def settle(self, key: RequestKey, now_ms: int, result: Result) -> None:
         """Replace the outcome of a number that waited."""
         stream = self._streams.get(SessionId(key[0]))
-        kept = stream.kept.get(int(key[1])) if stream is not None else None
+        kept = stream.rows.get(int(key[1])) if stream is not None else None
         if stream is None or kept is None:
             return
         self._ledger.change(stream)
         result = brief(result)
-        stream.kept_bytes -= kept.size_bytes
-        kept.result, kept.at_ms, kept.size_bytes = result, now_ms, len(_encode(result))
-        stream.kept_bytes += kept.size_bytes
+        stream.rows_bytes -= kept.size_bytes
+        kept.result, kept.at_ms, kept.size_bytes = result, now_ms, encoded_bytes(result)
+        stream.rows_bytes += kept.size_bytes
 
     def waiting(self, session_id: SessionId) -> tuple[HoldId, ...]:
         """Return what the numbers of a session wait under, in their order."""
         stream = self._streams.get(session_id)
-        kept = stream.kept.values() if stream is not None else ()
-        return tuple([one.result.hold_id for one in kept if isinstance(one.result, Queued)])
+        rows = stream.rows.values() if stream is not None else ()
+        return tuple([one.result.hold_id for one in rows if isinstance(one.result, Queued)])
 
     def acknowledge(self, stream: Stream, ranges: tuple[tuple[int, int], ...]) -> None:
         """Forget outcomes that the client has seen. One that waits is not final: it stays.
 
         The ranges rise and are disjoint, so each outcome is looked at once, however many ranges there are.
         """
-        kept = stream.kept
-        if not (kept and ranges):
+        if not ranges:
+            return
+        # Mostly that is whole runs that are still fresh: since they came, the stream is noted as changed.
+        first, last = ranges[-1]
+        fresh, runs_seen = stream.fresh, 0
+        for begins, _, results in fresh:
+            if not first <= begins <= last + 1 - len(results):
+                break
+            runs_seen += 1
+            self.kept_count -= len(results)
+        del fresh[:runs_seen]
+        kept = stream.kept if fresh and fresh[0][0] <= last else stream.rows
+        if not kept:
             return
         numbers = list(kept)  # in their order, in which they were given
         seen = [
@@ -122,16 +119,16 @@ class Streams:
         self.kept_count -= len(seen)
         if len(seen) == len(kept):
             kept.clear()
-            stream.kept_bytes = 0
+            stream.rows_bytes = 0
         else:
-            stream.kept_bytes -= sum([kept.pop(number).size_bytes for number in seen])
+            stream.rows_bytes -= sum([kept.pop(number).size_bytes for number in seen])
 
     def drop(self, session_id: SessionId) -> None:
         """Forget the stream of a session that ends."""
         stream = self._streams.pop(session_id, None)
         if stream is not None:
             self._ledger.remove(stream)
-            self.kept_count -= len(stream.kept)
+            self.kept_count -= stream.kept_count
 
     # -- snapshots ------------------------------------------------------------------------------------------
 
@@ -158,8 +155,8 @@ class Streams:
         for session_id, number, kept in rows:
             stream = self._streams[session_id]
             self._ledger.change(stream)
-            stream.kept[number] = kept
-            stream.kept_bytes += kept.size_bytes
+            stream.rows[number] = kept
+            stream.rows_bytes += kept.size_bytes
             self.kept_count += 1
 
     def recomputed_sum(self) -> int:

@@ -4,6 +4,7 @@ Refusals are results, never exceptions: they are as deterministic and as replica
 """
 
 import enum
+from collections.abc import Sequence
 from typing import Final
 
 import msgspec
@@ -978,6 +979,11 @@ class Outcome(msgspec.Struct, frozen=True):
     revision: int
     now_ms: int
     batches: tuple[BatchOutcome, ...]
-    events: tuple[Event, ...]
+    events: Sequence[Event]
     settled: tuple[Settled, ...] = ()
     cell_events: tuple[CellEvent, ...] = ()
+
+    @property
+    def all_events(self) -> Sequence[Event | CellEvent]:
+        """The events, and those of cells behind them."""
+        return (*self.events, *self.cell_events) if self.cell_events else self.events

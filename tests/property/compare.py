@@ -5,7 +5,7 @@ told about within one entry is not part of the rules either; of each lock, event
 """
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TypeVar
 
 import msgspec
@@ -84,7 +84,7 @@ def parts(result: Result) -> tuple[Result, ...]:
     return result.results if isinstance(result, NumberedDone) else (result,)
 
 
-def plain_events(events: list[Event] | tuple[Event, ...]) -> list[str]:
+def plain_events(events: Sequence[Event]) -> list[str]:
     """Return the events as text, those of each lock in their order, and the internal ones behind them."""
     public = sorted(
         (event for event in events if event.kind is not EventKind.LEFT), key=lambda e: (e.of, e.name)

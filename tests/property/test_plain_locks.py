@@ -18,6 +18,7 @@ from lockstate.rules import plain_locks
 from lockstate.rules.locks import Locks
 from lockstate.stored import snapshot
 from lockstate.tables import records
+from lockstate.tables.happened import PlainGrant, told_in
 from lockstate.words import limits
 from lockstate.words.commands import (
     Acquire,
@@ -47,11 +48,12 @@ from lockstate.words.commands import NamespaceSettings as Settings
 from lockstate.words.ids import NO_SESSION, AttemptId, HoldId, OwnerName, SessionId
 from lockstate.words.kinds import HoldKind
 from lockstate.words.modes import Mode, Scope
-from lockstate.words.results import Granted, Outcome, Reason, Refused, Result
+from lockstate.words.results import Event, Granted, Outcome, Reason, Refused, Result
 from tests.property import random_commands
 from tests.property.machine_with_model import MachineWithModel, plain_of, without_short_ways
 
 SEEDS: Final = range(40)
+LATE_SEEDS: Final = range(8)
 STEPS: Final = 80
 LONG: Final = "k" * 70
 NAMES: Final = [*"efgmnopqrs", "a", "a/b", "a/b/c", "a/b/d", "a/d", "h/i", "h/i/j", "t/u", "h/é", LONG]
@@ -167,6 +169,54 @@ def test_both_ways_are_taken_often() -> None:
     counts = sum([run(seed)[0] for seed in SEEDS], Counter[str]())
     for what in ("acquire", "release"):
         assert 0.4 < counts[f"{what} left"] / counts[f"{what} asked"] < 0.8, counts
+
+
+# -- what is read late ---------------------------------------------------------------------------------------
+
+
+@cache
+def read_late(seed: int) -> int:
+    """Apply a history to a machine that is read after each entry, and to one that is read at its end.
+
+    Return how many holds had changed before anybody read of their grants.
+    """
+    rng = Random(seed)
+    pair = Plain(principals=_PRINCIPALS[seed % 4])
+    entries: list[Entry] = []
+    with patch.object(
+        pair, "apply_entry", lambda entry: entries.append(entry) or Plain.apply_entry(pair, entry)
+    ):
+        pair.come_back(rng)
+        pair.resume(rng)
+        for _ in range(STEPS):
+            rng.choice([pair.plain, pair.plain, pair.step])(rng)
+    read, unread = LockMachine(), LockMachine()
+    told: list[tuple[Event, ...]] = []
+    outcomes: list[Outcome] = []
+    for entry in entries:
+        told.append(tuple(read.apply(entry).events))
+        outcomes.append(unread.apply(entry))
+        fingerprint = read.fingerprint
+        assert rng.randrange(4) or unread.fingerprint == fingerprint
+    rows = [row for outcome in outcomes for row in told_in(outcome.events) if isinstance(row, PlainGrant)]
+    changed = sum((row.hold.token, row.hold.name) != (row.token, row.name) for row in rows)
+    assert snapshot.encode(unread.state) == snapshot.encode(read.state)
+    assert unread.audit_records() == read.audit_records()
+    assert [tuple(outcome.events) for outcome in outcomes] == told
+    assert unread.is_sound
+    invariants.check(unread.state)
+    return changed
+
+
+@pytest.mark.parametrize("seed", LATE_SEEDS)
+def test_what_is_read_late_is_what_it_was(seed: int) -> None:
+    """Events, and what streams keep, are the same whenever somebody looks, whatever has happened since."""
+    read_late(seed)
+
+
+def test_holds_often_change_before_anybody_reads_of_them() -> None:
+    """Else the histories above would show little."""
+    assert sum(map(read_late, LATE_SEEDS)) > 3
 
 
 # -- what is left to others ---------------------------------------------------------------------------------

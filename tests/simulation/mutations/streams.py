@@ -84,7 +84,7 @@ def _forget_and_count(streams: Streams, stream: Stream, ranges: tuple[tuple[int,
     """Forget outcomes, and count their bytes for ever."""
     size_bytes = stream.kept_bytes
     _acknowledge(streams, stream, ranges)
-    stream.kept_bytes = size_bytes
+    stream.rows_bytes = size_bytes
 
 
 _acknowledge = Streams.acknowledge

@@ -1,6 +1,6 @@
 """Shorthand of the unit tests: one machine, one command at a time, ids that count up."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any, TypeVar
 
 from lockstate import invariants
@@ -43,7 +43,7 @@ class MachineDriver:
     def __init__(self) -> None:
         self.machine = LockMachine()
         self.seq = 0
-        self.events: tuple[Event, ...] = ()
+        self.events: Sequence[Event] = ()
         self.settled: dict[str, Granted | Refused] = {}
         self.ids_made = 0
 

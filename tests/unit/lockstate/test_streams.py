@@ -3,6 +3,7 @@
 import msgspec
 import pytest
 
+from lockstate import invariants
 from lockstate.machine import LockMachine
 from lockstate.stored import snapshot
 from lockstate.tables import budget
@@ -13,9 +14,11 @@ from lockstate.words.commands import (
     Acquire,
     AcquirePermits,
     Algorithm,
+    Batch,
     CloseSession,
     DeleteCells,
     EndWait,
+    Entry,
     Numbered,
     NumberedCommand,
     PutCell,
@@ -72,6 +75,12 @@ class StreamDriver(MachineDriver):
         outcome = expect(NumberedDone, self.send(first, *commands, acked=acked))
         assert outcome.refused is None
         return outcome.results
+
+    def unread(self, first: int, *commands: NumberedCommand, acked: tuple[tuple[int, int], ...] = ()) -> None:
+        """Send a frame, and look at nothing that it changes."""
+        self.seq += 1
+        frame = Numbered(len(commands), S1, 1, first, acked, commands)
+        self.machine.apply(Entry(0, (Batch("n1", (self.seq,), (frame,)),)))
 
     @property
     def view(self) -> StreamView:
@@ -252,6 +261,35 @@ def test_acknowledging_stays_within_its_ranges(driver: StreamDriver) -> None:
     assert kept_numbers(driver) == [1, 60]
     driver.done(61, acked=((2, 59), (61, 90)))
     assert kept_numbers(driver) == [1, 60]
+
+
+@pytest.mark.parametrize(
+    ("acked", "left"),
+    [
+        (((1, 2),), [3, 4, 5, 6]),
+        (((1, 3),), [4, 5, 6]),
+        (((1, 4),), [5, 6]),
+        (((1, 6),), []),
+        (((3, 4),), [1, 2, 5, 6]),
+        (((1, 1), (3, 6)), [2]),
+        (((1, 4), (6, 9)), [5]),
+        (((7, 9),), [1, 2, 3, 4, 5, 6]),
+    ],
+)
+@pytest.mark.parametrize("is_read", [False, True])
+def test_runs_are_forgotten_as_they_are_seen(
+    driver: StreamDriver, acked: tuple[tuple[int, int], ...], left: list[int], *, is_read: bool
+) -> None:
+    """Whole or in part, and whether or not anybody has looked at them before."""
+    for first in (1, 3, 5):
+        driver.unread(first, lock("a", f"h{first}"), Release(HoldId(f"h{first}")))
+        if is_read:
+            assert driver.machine.is_sound
+    driver.unread(7, acked=acked)
+    invariants.streams_are_right(driver.machine.state)
+    assert driver.view.kept_count == len(left)
+    assert kept_numbers(driver) == left
+    assert driver.machine.is_sound
 
 
 def test_every_outcome_counts_as_long_as_it_is(driver: StreamDriver) -> None:

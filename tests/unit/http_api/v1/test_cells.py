@@ -288,7 +288,7 @@ async def test_watchers_are_told_of_changes() -> None:
             for seq, command in enumerate((PutCell(b"a/1", b"v", session), PutCell(b"b", b"v")), 1)
         ]
         for outcome in outcomes:
-            served.node.events.append(outcome.events + outcome.cell_events)
+            served.node.events.append(outcome.all_events)
         raw = b"GET /v1/watch?prefix=a/&since=0 HTTP/1.1\r\nHost: x\r\n\r\n"
         reader, writer = await asyncio.open_connection("127.0.0.1", served.port)
         writer.write(raw)
