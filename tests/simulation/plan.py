@@ -139,6 +139,8 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     """Within so much time the machines are switched on, one after the other."""
     streams_count: int = 0
     """How many clients number their commands on streams."""
+    redis_count: int = 0
+    """How many clients of Redis there are, which send commands again when answers are lost."""
     crowd: CrowdSettings | None = None
     """Bursts of requests, if there are any."""
     limits: Limits
@@ -167,6 +169,7 @@ def make_plan(
     faults: tuple[str, ...] | None = None,
     only_locks: bool = False,
     streams_count: int | None = None,
+    redis_count: int = 0,
 ) -> Plan:
     """Return what `seed` decides; some of it may be decided by the caller instead.
 
@@ -251,7 +254,7 @@ def make_plan(
         plan = msgspec.structs.replace(plan, limits=limits)
     if streams_count is None:
         streams_count = one_of("streams", (0, 0, 1, 3)) if faults is None and not only_locks else 0
-    plan = msgspec.structs.replace(plan, streams_count=streams_count)
+    plan = msgspec.structs.replace(plan, streams_count=streams_count, redis_count=redis_count)
     if hostile is not None:
         plan = msgspec.structs.replace(plan, hostile=chances if hostile else None)
     if faults is not None:

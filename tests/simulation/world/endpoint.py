@@ -32,6 +32,7 @@ class Endpoint(asyncio.Transport):
         self.protocol: Any = None
         self.is_gone = False
         """No process has it open: what comes is refused."""
+        self.is_between_nodes = True
         self._network = network
         self._path = network.path(self.source, target)
         self._resealing: Resealer | None = None
@@ -63,7 +64,7 @@ class Endpoint(asyncio.Transport):
         if self._is_closing or self.is_gone or not data:
             return
         network = self._network
-        if not network.was_ever_hostile:
+        if not (network.was_ever_hostile and self.is_between_nodes):
             self.enqueue(bytes(data))
             return
         resealer = self._resealer()

@@ -22,8 +22,8 @@ from redis_api.data_table import DATA
 from redis_api.resp import COMMAND_BYTES_MAX
 from redis_api.server import RedisServer
 from tests.support.local_node import LocalAnswer, LocalNode
+from tests.support.redis_words import sent
 from tests.unit.http_api.serving import token_line, until
-from tests.unit.redis_api.test_resp import sent
 
 T = TypeVar("T")
 VALUE = b"0123456789abcdef"
