@@ -137,7 +137,10 @@ def begin_attempt(
 ) -> Attempt:
     """Return an attempt of which the client is still to hear. Without `give_back` the hold is released."""
     release = partial(_release, client.gateway, hold_id, client.timeout_s)
-    return client.face.left.begin(known, value, hold_id, give_back or release)
+    attempt = client.face.left.begin(known, value, hold_id, give_back or release)
+    if client.is_gone:
+        attempt.leave_early()
+    return attempt
 
 
 def gave_way(client: Client, attempt: Attempt) -> bool:
@@ -154,12 +157,14 @@ async def adopt_left(client: Client, known: Key, value: bytes, ttl_ms: int | Non
     Raises ProblemError, ClusterError.
     """
     left = client.face.left.take(known)
-    if left is None or not await left.is_granted():
+    if left is None:
         return None
+    # From now on: if this connection ends as well, the next one waits for the same outcome.
     attempt = client.attempt = begin_attempt(client, known, value, left.hold_id)
     token: int | None = None
     try:
-        token = await _renew(client, left.hold_id, ttl_ms)
+        if await left.is_granted():
+            token = await _renew(client, left.hold_id, ttl_ms)
     except ProblemError as problem:
         if problem.code not in _OVER:
             attempt.settle(is_granted=False)
@@ -172,7 +177,9 @@ async def adopt_left(client: Client, known: Key, value: bytes, ttl_ms: int | Non
         attempt.leave()
         raise
     attempt.settle(is_granted=token is not None)
-    if token is not None:
+    if token is None:
+        client.face.left.forget(attempt)
+    else:
         client.face.left.adopted_count += 1
         client.took(known.name, left.hold_id)
     return token

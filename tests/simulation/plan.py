@@ -173,6 +173,8 @@ def make_plan(
 ) -> Plan:
     """Return what `seed` decides; some of it may be decided by the caller instead.
 
+    Beside `redis_count` clients of Redis there is one other, which asks for little but locks.
+
     With `only_locks` clients ask for single exclusive and shared locks, side by side, and for nothing else.
     """
 
@@ -254,12 +256,17 @@ def make_plan(
         plan = msgspec.structs.replace(plan, limits=limits)
     if streams_count is None:
         streams_count = one_of("streams", (0, 0, 1, 3)) if faults is None and not only_locks else 0
-    plan = msgspec.structs.replace(plan, streams_count=streams_count, redis_count=redis_count)
+    plan = msgspec.structs.replace(plan, streams_count=streams_count)
     if hostile is not None:
         plan = msgspec.structs.replace(plan, hostile=chances if hostile else None)
     if faults is not None:
         rates = {kind: one_of(f"rate of {kind}", RATES) * intensity for kind in faults}
         plan = msgspec.structs.replace(plan, rates=rates)
+    if redis_count:
+        client_settings = msgspec.structs.replace(plan.client_settings, vocabulary_share=0.0, cells_share=0.0)
+        plan = msgspec.structs.replace(
+            plan, redis_count=redis_count, clients_count=1, client_settings=client_settings, streams_count=0
+        )
     if only_locks:
         names = _names(len(plan.client_settings.names), is_tree=False)
         client_settings = msgspec.structs.replace(

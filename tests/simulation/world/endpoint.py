@@ -122,6 +122,10 @@ class Endpoint(asyncio.Transport):
         """Whether both processes have let each other in, as far as this end knows."""
         return bool(getattr(self.protocol, "is_open", False))
 
+    def is_reading(self) -> bool:
+        """Whether its process reads what comes."""
+        return not (self._is_paused or self._is_closing)
+
     def pause_reading(self) -> None:
         """Read nothing for now."""
         self._is_paused = True

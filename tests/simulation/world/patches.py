@@ -94,6 +94,7 @@ class _Random(_Refusing):
         super().__init__("random")
         self.__dict__["random"] = source.random
         self.__dict__["choice"] = source.choice
+        self.__dict__["uniform"] = source.uniform
         self.__dict__["Random"] = Random
 
 
@@ -104,6 +105,9 @@ class _Secrets(_Refusing):
 
     def token_bytes(self, size_bytes: int) -> bytes:
         return bytes(self.__dict__["_source"].randbytes(size_bytes))
+
+    def randbelow(self, limit: int) -> int:
+        return int(self.__dict__["_source"].randrange(limit))
 
     def token_hex(self, size_bytes: int) -> str:
         return self.token_bytes(size_bytes).hex()

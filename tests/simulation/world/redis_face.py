@@ -5,17 +5,20 @@ to the history, as the calls of any client are; what its connections carry, to t
 """
 
 import asyncio
-from collections.abc import Callable
+import contextlib
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any, NoReturn
 
 from cluster.errors import ClusterError, OutcomeUnknown
 from cluster.node import Answer, Node
 from lockapi.gateway import Gateway
-from lockstate.words.commands import Acquire, Command, MayWait
+from lockstate.words.commands import Acquire, Cancel, Command, MayWait
 from redis_api import quick, table
-from redis_api.client import Face
+from redis_api.client import Client, Face, Started
 from redis_api.connection import Commands, RedisConnection
+from redis_api.errors import EndConnection
+from redis_api.resp import Reply
 from redis_api.server import RedisServer
 from tests.simulation.checks.redis_repeats import RedisRepeats
 from tests.simulation.workload.history import History
@@ -80,7 +83,9 @@ class _ToldNode:
         return getattr(self._node, name)
 
     async def submit(self, command: Command, timeout_s: float, principal: str = "") -> Answer:
-        """Replicate a command."""
+        """Replicate a command. One that undoes another is nobody's: nodes make it by themselves as well."""
+        if isinstance(command, Cancel):
+            return await self._node.submit(command, timeout_s, principal)
         return await self._told(command, self._node.submit(command, timeout_s, principal), principal)
 
     async def acquire(
@@ -208,13 +213,32 @@ class SimulatedFace:
         gateway = Gateway(self._told)
         doors = _Doors(gateway)
         face = Face(doors, doors, timeout_s, gateway, began_s=0.0)
-        self._server = RedisServer(face, doors, Commands(table.answer, quick.begin, quick.finish))
+        self._server = RedisServer(face, doors, Commands(self._answer, quick.begin, self._finish))
         self._count = 0
         self._listener: Any = None
 
     async def serve(self) -> None:
         """Accept connections."""
         self._listener = await self.loop.create_server(self._make, self.loop.name, REDIS_PORT)
+
+    async def _answer(self, client: Client, words: list[bytes]) -> Reply:
+        with self._foreseen():
+            return await table.answer(client, words)
+
+    def _finish(self, client: Client, started: Started) -> Reply:
+        with self._foreseen():
+            return quick.finish(client, started)
+
+    @contextlib.contextmanager
+    def _foreseen(self) -> Iterator[None]:
+        """Tell the world of what ends a connection and should not: the face would only log it."""
+        try:
+            yield
+        except Exception as error:
+            cause = error.__cause__ if isinstance(error, EndConnection) else error
+            if not isinstance(cause, ClusterError):
+                self.loop.call_exception_handler({"message": "a command of Redis failed", "exception": cause})
+            raise
 
     def _make(self) -> _Tap:
         self._count += 1
