@@ -75,6 +75,8 @@ async def take(client: Client, key: bytes, value: bytes, ttl_ms: int | None) -> 
     known = Key(client.principal, name, text, ttl_ms is None)
     if await adopt_left(client, known, value, ttl_ms) is not None:
         return True
+    if client.is_gone:
+        return False  # nobody would hear of it
     command = _asked(client, known, ttl_ms).command()
     attempt = client.attempt = begin_attempt(client, known, value, command.hold_id)
     with _outcome_of(client, attempt, value):
@@ -137,10 +139,7 @@ def begin_attempt(
 ) -> Attempt:
     """Return an attempt of which the client is still to hear. Without `give_back` the hold is released."""
     release = partial(_release, client.gateway, hold_id, client.timeout_s)
-    attempt = client.face.left.begin(known, value, hold_id, give_back or release)
-    if client.is_gone:
-        attempt.leave_early()
-    return attempt
+    return client.face.left.begin(known, value, hold_id, give_back or release)
 
 
 def gave_way(client: Client, attempt: Attempt) -> bool:
@@ -156,9 +155,17 @@ async def adopt_left(client: Client, known: Key, value: bytes, ttl_ms: int | Non
 
     Raises ProblemError, ClusterError.
     """
-    left = client.face.left.take(known)
-    if left is None:
-        return None
+    # One that was left after another may have a hold although that had none.
+    while not client.is_gone and (left := client.face.left.take(known)) is not None:
+        token = await _adopt(client, left, value, ttl_ms)
+        if token is not None:
+            return token
+    return None
+
+
+async def _adopt(client: Client, left: Attempt, value: bytes, ttl_ms: int | None) -> int | None:
+    """Take over what was left of one attempt. Raises ProblemError, ClusterError."""
+    known = left.key
     # From now on: if this connection ends as well, the next one waits for the same outcome.
     attempt = client.attempt = begin_attempt(client, known, value, left.hold_id)
     token: int | None = None
