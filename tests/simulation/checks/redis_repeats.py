@@ -6,6 +6,7 @@ hold carries it. Nothing of `redis_api` is used. What docs/faces.md promises of 
 where it promises nothing the reason is counted: a nil that has none of these reasons is a broken promise.
 """
 
+import itertools
 from collections import Counter, OrderedDict, deque
 from dataclasses import dataclass, field
 from typing import Final, TypeAlias
@@ -55,7 +56,7 @@ class _Take:
     asked_us: int
     hold: "_Hold | None" = None
     """What the log granted to it."""
-    is_answered: bool = False
+    answered_us: int | None = None
     known_us: int | None = None
     """When its node knew what had become of it."""
     is_unknown: bool = False
@@ -64,7 +65,11 @@ class _Take:
     def is_left(self, now_us: int) -> bool:
         """Whether its node knew by then that the connection had ended without the answer."""
         lost_us = self.connection.lost_us
-        return not self.is_answered and lost_us is not None and lost_us < now_us
+        return self.answered_us is None and lost_us is not None and lost_us < now_us
+
+    def is_over(self, now_us: int) -> bool:
+        """Whether it was left by then, or answered."""
+        return self.is_left(now_us) or (self.answered_us is not None and self.answered_us <= now_us)
 
 
 @dataclass(slots=True, eq=False)
@@ -140,7 +145,7 @@ class RedisRepeats:
             self._refused(take, machine)
         else:
             self.counts["redis-errors"] += 1
-        take.is_answered = True
+        take.answered_us = local_us
 
     def lost(self, process: str, number: int, local_us: int, now_us: int) -> None:
         """Record that a node has heard of the end of a connection."""
@@ -149,7 +154,7 @@ class RedisRepeats:
             return
         connection.lost_us = local_us
         for take in connection.takes:
-            if take.hold is not None and not take.is_answered:
+            if take.hold is not None and take.answered_us is None:
                 take.hold.lost_us = now_us
 
     def known(self, process: str, hold_id: str, local_us: int, *, is_unknown: bool) -> None:
@@ -212,24 +217,14 @@ class RedisRepeats:
             return "short-value"
         if first.connection.process != take.connection.process:
             return "other-node"
-        if not first.is_left(take.asked_us):
+        of_key = self._takes[take.connection.process][take.key]
+        since = [one for one in of_key if first.asked_us <= one.asked_us <= take.asked_us]
+        if not all(one.is_over(later.asked_us) for one, later in itertools.pairwise(since)):
             return "end-not-known"
         if first.is_unknown:
             return "outcome-unknown"
-        lost_us = first.connection.lost_us
-        assert lost_us is not None, "it is left"
-        if take.asked_us >= max(lost_us, first.known_us or 0) + WITHIN_US:
-            return "too-late"
-        since = [
-            one
-            for one in self._takes[take.connection.process][take.key]
-            if one not in (first, take) and first.asked_us <= one.asked_us <= take.asked_us
-        ]
-        if any(one.asked_us <= lost_us for one in since):
-            return "asked-before-end"
-        if any(not one.is_answered and not one.is_left(take.asked_us) for one in since):
-            return "another-asks"
-        return ""
+        left_us = max(first.connection.lost_us or 0, first.known_us or 0)
+        return "too-late" if take.asked_us >= left_us + WITHIN_US else ""
 
     def _held(self, key: Key, machine: LockMachine) -> _Hold | None:
         """Return the hold of a name that has the value of an attempt, in the state of a node."""
@@ -260,7 +255,7 @@ class RedisRepeats:
             return
         name_and_value = granted.name, granted.value.encode()
         for take in connection.takes:
-            if take.key[:2] == name_and_value and not take.is_answered and take.hold is None:
+            if take.key[:2] == name_and_value and take.answered_us is None and take.hold is None:
                 hold = take.hold = _Hold(take, granted.token)
                 self._holds[granted.token] = self._newest[name_and_value] = hold
                 self._tokens[granted.hold_id] = granted.token

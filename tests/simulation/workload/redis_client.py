@@ -20,17 +20,17 @@ from tests.support.redis_words import Reader, Value, sent
 
 REPEATS_MAX: Final = 10
 """How often redis-py 8 sends a command again."""
-KEYS: Final = (b"a", b"b")
+KEYS: Final = (b"a", b"b", b"c")
 SHORT: Final = b"1"
 COPIED: Final = b"c0ffee00c0ffee00c0ffee00c0ffee00"
 VALUES: Final = (COPIED, COPIED, b"", SHORT, SHORT)
 """The values of clients, by their numbers; empty: a fresh one for each lock."""
 THINK_S: Final = 0.3
-TTL_MS: Final = (300, 1_000, 4_000, 20_000)
+TTL_MS: Final = (200, 500, 2_000, 8_000)
 WAIT_MS: Final = (0, 0, 200, 2_000)
 TIMEOUT_S: Final = (0.3, 1.0, 3.0)
 """How long a client waits for an answer."""
-BREAKS_S: Final = (None, None, None, 0.0, 0.0005, 0.002, 0.01, 0.05, 0.3)
+BREAKS_S: Final = (None, None, 0.0, 0.001, 0.003, 0.01, 0.05, 0.3)
 """About when it breaks the connection behind a command; None: it does not."""
 BACK_OFF_S: Final = (0.0, 0.0, 0.01, 0.1, 0.5, 1.2)
 STAYS_CHANCE: Final = 0.8
