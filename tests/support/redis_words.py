@@ -3,7 +3,7 @@
 from collections import deque
 from typing import TypeAlias
 
-Value: TypeAlias = "int | bytes | str | None | list[Value]"
+Value: TypeAlias = "int | bytes | str | list[Value] | None"
 """A number, a string, a line (`+OK`, `-ERR no`), nil, or several of them."""
 _END = b"\r\n"
 

@@ -2,14 +2,14 @@
 
 What a node knows of its connections is seen on them: which commands came, which answers were written, and
 when it heard that one was over. Whose a hold is the log says, for each connection gives itself a name and each
-hold carries it. Nothing of `redis_api` is used. What docs/faces.md promises of lost answers is checked, and
-where it promises nothing the reason is counted: a nil that has none of these reasons is a broken promise.
+hold carries it. Nothing of `redis_api` is used. What docs/faces.md promises of lost answers is checked. Where
+it promises nothing the reason is counted: a nil that has none of these reasons is a broken promise.
 """
 
 import itertools
 from collections import Counter, OrderedDict, deque
 from dataclasses import dataclass, field
-from typing import Final, TypeAlias
+from typing import Final, NoReturn, TypeAlias
 
 from lockstate.machine import LockMachine
 from lockstate.words.commands import Acquire, Cancel, Command, Release, Undecodable
@@ -24,7 +24,7 @@ VALUE_BYTES_MIN: Final = 16
 WITHIN_US: Final = 1_000_000
 """So long what was left waits for its client, by the clock of its node."""
 GIVEN_BACK_US: Final = 4_000_000
-"""In healthy times nothing that was left is there for longer than this: the moment above, and one more try."""
+"""Nothing that was left is there for longer in healthy times: the moment above, and one more try."""
 OK: Final = "+OK"
 SPACE: Final = "redis/0/"
 """What the names of all locks of clients of Redis begin with."""
@@ -179,7 +179,7 @@ class RedisRepeats:
         if hold.is_given_back:
             self._fail("redis-given-back", "a client was told that it has what was given back", take, hold)
         if reply not in (OK, hold.token):
-            self._fail("redis-token", f"a client was told {reply} as its token", take, hold)
+            self._fail("redis-token", f"a client was told {reply!r} as its token", take, hold)
         if hold.take is not take:
             self._check_adoption(take, hold, local_us)
         if hold.told is not None:
@@ -195,7 +195,9 @@ class RedisRepeats:
         if first.key != take.key:
             self._fail("redis-other", "a hold was adopted that was asked for otherwise", take, hold)
         if first.connection.process != take.connection.process or not first.is_left(local_us):
-            self._fail("redis-alive", "a hold was adopted whose connection is not known to be over", take, hold)
+            self._fail(
+                "redis-alive", "a hold was adopted whose connection is not known to be over", take, hold
+            )
 
     def _refused(self, take: _Take, machine: LockMachine) -> None:
         """Find out why a client was told nil of what has its very value."""
@@ -205,7 +207,9 @@ class RedisRepeats:
             return
         reason = self._reason(take, hold)
         if not reason:
-            self._fail("redis-ghost", "a client was told nil of a hold of its own that nobody has", take, hold)
+            self._fail(
+                "redis-ghost", "a client was told nil of a hold of its own that nobody has", take, hold
+            )
         self.counts[f"redis-nil-{reason}"] += 1
 
     def _reason(self, take: _Take, hold: _Hold) -> str:
@@ -305,7 +309,10 @@ class RedisRepeats:
         for other, (other_until_us, token) in beliefs.items():
             if other != client and other_until_us > now_us:
                 self._fail(
-                    "redis-two-holders", f"{client} and {other} both believe in {name}, by {token}", take, hold
+                    "redis-two-holders",
+                    f"{client} and {other} both believe in {name}, by {token}",
+                    take,
+                    hold,
                 )
         beliefs[client] = (until_us, hold.token)
 
@@ -313,7 +320,7 @@ class RedisRepeats:
         """Record that a client is about to release, or knows that its time is over."""
         self._beliefs.get(name, {}).pop(client, None)
 
-    def _fail(self, checker: str, sentence: str, take: _Take, hold: _Hold | None = None) -> None:
+    def _fail(self, checker: str, sentence: str, take: _Take, hold: _Hold | None = None) -> NoReturn:
         first = hold.take if hold is not None else take
         self._report.fail(
             checker,

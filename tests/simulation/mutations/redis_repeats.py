@@ -2,9 +2,9 @@
 
 from typing import Final
 
+from lockstate.words.ids import HoldId
 from redis_api import left_grants
 from redis_api.left_grants import Attempt, GiveBack, Key, LeftGrants
-from lockstate.words.ids import HoldId
 from tests.simulation.mutations.mutation import Mutation, Surroundings, replaced, together
 
 _REPEATED: Final = Surroundings(
@@ -69,9 +69,7 @@ REDIS_REPEATS: Final = (
         name="redis-adopts-from-the-living",
         sentence="A client of Redis gets the hold of a connection that waits for its answer.",
         found_by=("redis-alive", "redis-told-twice", "redis-two-holders"),
-        apply=together(
-            replaced(LeftGrants, "has_left", _has_any), replaced(LeftGrants, "take", _take_any)
-        ),
+        apply=together(replaced(LeftGrants, "has_left", _has_any), replaced(LeftGrants, "take", _take_any)),
         surroundings=_REPEATED,
     ),
     Mutation(
@@ -88,9 +86,7 @@ REDIS_REPEATS: Final = (
         name="redis-ghost-is-nobodys",
         sentence="A client of Redis that asks again is told nil of what its first attempt got.",
         found_by=("redis-ghost",),
-        apply=together(
-            replaced(LeftGrants, "has_left", _has_none), replaced(LeftGrants, "take", _take_none)
-        ),
+        apply=together(replaced(LeftGrants, "has_left", _has_none), replaced(LeftGrants, "take", _take_none)),
         surroundings=_REPEATED,
     ),
     Mutation(

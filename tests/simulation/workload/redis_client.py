@@ -26,7 +26,7 @@ COPIED: Final = b"c0ffee00c0ffee00c0ffee00c0ffee00"
 VALUES: Final = (COPIED, COPIED, b"", SHORT, SHORT)
 """The values of clients, by their numbers; empty: a fresh one for each lock."""
 THINK_S: Final = 0.3
-TTL_MS: Final = (200, 500, 2_000, 8_000)
+TTL_MS: Final = (200, 500, 2_000, 20_000)
 WAIT_MS: Final = (0, 0, 200, 2_000)
 TIMEOUT_S: Final = (0.3, 1.0, 3.0)
 """How long a client waits for an answer."""
@@ -168,11 +168,12 @@ class RedisClient(AnyClient):
         return made
 
     async def _ask(self, link: _Link, words: list[bytes]) -> Value:
-        """Send a command, and often break the connection before its answer. Raises _LostError, TimeoutError."""
+        """Send a command, and often give up before its answer. Raises _LostError, TimeoutError."""
         random = self._random
         if random.random() < 0.1:
             # Something that is under way as well, and whose answer nobody needs.
-            link.send([b"SET", b"of-" + self.name.encode(), random.randbytes(16).hex().encode(), b"NX", b"PX", b"500"])
+            key, value = b"of-" + self.name.encode(), random.randbytes(16).hex().encode()
+            link.send([b"SET", key, value, b"NX", b"PX", b"500"])
         answer = link.send(words)
         breaks_s = random.choice(BREAKS_S)
         if breaks_s is not None:

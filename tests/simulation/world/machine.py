@@ -212,18 +212,7 @@ class Process:
         if self.face is not None:
             await self.face.serve()
         await self._until_stopped()
-        self.is_serving = False
-        if self.face is not None:
-            self.face.close()
-        if node.failure is None:
-            await node.hand_over()
-        node.begin_shutdown()
-        if self.face is not None:
-            await self.face.stop(CLOSE_S)
-        if self._calls:
-            await asyncio.wait(list(self._calls), timeout=CLOSE_S)
-            for task in self._calls:
-                task.cancel()
+        await self._stop_serving()
         try:
             if node.failure is None:
                 await node.stop()
@@ -234,6 +223,22 @@ class Process:
             self._end("stopped", 0)
         else:
             await self._close_failed(node.failure)
+
+    async def _stop_serving(self) -> None:
+        """Take nothing new, and let what is under way come to its end."""
+        node, face = self.node, self.face
+        self.is_serving = False
+        if face is not None:
+            face.close()
+        if node.failure is None:
+            await node.hand_over()
+        node.begin_shutdown()
+        if face is not None:
+            await face.stop(CLOSE_S)
+        if self._calls:
+            await asyncio.wait(list(self._calls), timeout=CLOSE_S)
+            for task in self._calls:
+                task.cancel()
 
     async def _close_failed(self, failure: BaseException) -> None:
         """Close what is left of a broken node."""

@@ -68,13 +68,16 @@ class _Doors:
 
     def note_refused(self, exc: Exception, transport: object, *, principal: str, command: str) -> NoReturn:
         """Nobody is refused because of who asked."""
+        del transport
         raise AssertionError(f"{command} of {principal!r} is refused: {exc}")
 
 
 class _ToldNode:
-    """A node whose commands are told to the history when a face asks for them (`lockapi.node.ServingNode`)."""
+    """A node whose commands are told to the history when a face asks for them: a `ServingNode`."""
 
-    def __init__(self, node: Node, loop: NodeLoop, process: str, history: History, repeats: RedisRepeats) -> None:
+    def __init__(
+        self, node: Node, loop: NodeLoop, process: str, history: History, repeats: RedisRepeats
+    ) -> None:
         self._node, self._loop, self._process = node, loop, process
         self._history, self._repeats = history, repeats
         self._open: dict[int, None] = {}
@@ -206,7 +209,14 @@ class SimulatedFace:
     """The face of one run of a node's process."""
 
     def __init__(
-        self, node: Node, loop: NodeLoop, process: str, history: History, repeats: RedisRepeats, timeout_s: float
+        self,
+        node: Node,
+        loop: NodeLoop,
+        process: str,
+        history: History,
+        repeats: RedisRepeats,
+        *,
+        timeout_s: float,
     ) -> None:
         self.node, self.loop, self.process, self.repeats = node, loop, process, repeats
         self._told = _ToldNode(node, loop, process, history, repeats)

@@ -231,7 +231,7 @@ class World:
 
     def _face(self, node: Node, loop: NodeLoop, process: str) -> SimulatedFace:
         timeout_s = self.plan.client_settings.timeout_s[1]
-        return SimulatedFace(node, loop, process, self.history, self.checkers.redis, timeout_s)
+        return SimulatedFace(node, loop, process, self.history, self.checkers.redis, timeout_s=timeout_s)
 
     def _redis_names(self) -> list[str]:
         return [f"r{number}" for number in range(1, self.plan.redis_count + 1)]
