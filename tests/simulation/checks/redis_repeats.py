@@ -1,9 +1,9 @@
 """Answers of the Redis face that were lost, and the commands that were sent again because of it.
 
 What a node knows of its connections is seen on them: which commands came, which answers were written, and
-when it heard that one was over. Whose a hold is the log says, for each connection gives itself a name and each
-hold carries it. Nothing of `redis_api` is used. What docs/faces.md promises of lost answers is checked. Where
-it promises nothing the reason is counted: a nil that has none of these reasons is a broken promise.
+when it heard that one was over. The log says whose a hold is: each connection gives itself a name, which its
+holds carry. Nothing of `redis_api` is used. What docs/faces.md promises of lost answers is checked. Where it
+promises nothing the reason is counted: a nil that has none of these reasons is a broken promise.
 """
 
 import itertools
@@ -45,6 +45,7 @@ class _Connection:
     """The commands that have not been answered; None is one that takes nothing."""
     takes: "list[_Take]" = field(default_factory=list)
     lost_us: int | None = None
+    lost_true_us: int = 0
 
 
 @dataclass(slots=True, eq=False)
@@ -54,6 +55,8 @@ class _Take:
     connection: _Connection
     key: Key
     asked_us: int
+    is_wait: bool = False
+    """HF.ACQUIRE, which is withdrawn when its connection ends before its outcome."""
     hold: "_Hold | None" = None
     """What the log granted to it."""
     answered_us: int | None = None
@@ -83,8 +86,6 @@ class _Hold:
     is_over: bool = False
     is_ended_on_request: bool = False
     is_given_back: bool = False
-    lost_us: int | None = None
-    """In true time: when its node heard that the connection was over."""
 
 
 class RedisRepeats:
@@ -122,12 +123,12 @@ class RedisRepeats:
             case [b"SET", key, value, *options]:
                 self._take(connection, (SPACE + key.decode(), value, b"PX" not in options), local_us)
             case [b"HF.ACQUIRE", key, value, *_]:
-                self._take(connection, (SPACE + key.decode(), value, False), local_us)
+                self._take(connection, (SPACE + key.decode(), value, False), local_us, is_wait=True)
             case _:
                 connection.pending.append(None)
 
-    def _take(self, connection: _Connection, key: Key, local_us: int) -> None:
-        take = _Take(connection, key, local_us)
+    def _take(self, connection: _Connection, key: Key, local_us: int, *, is_wait: bool = False) -> None:
+        take = _Take(connection, key, local_us, is_wait)
         connection.pending.append(take)
         connection.takes.append(take)
         of_key = self._takes.setdefault(connection.process, {}).setdefault(key, [])
@@ -150,12 +151,8 @@ class RedisRepeats:
     def lost(self, process: str, number: int, local_us: int, now_us: int) -> None:
         """Record that a node has heard of the end of a connection."""
         connection = self._open.pop((process, number), None)
-        if connection is None:
-            return
-        connection.lost_us = local_us
-        for take in connection.takes:
-            if take.hold is not None and take.answered_us is None:
-                take.hold.lost_us = now_us
+        if connection is not None:
+            connection.lost_us, connection.lost_true_us = local_us, now_us
 
     def known(self, process: str, hold_id: str, local_us: int, *, is_unknown: bool) -> None:
         """Record that a node has the outcome of an attempt, or has given up waiting for it."""
@@ -227,7 +224,10 @@ class RedisRepeats:
             return "end-not-known"
         if first.is_unknown:
             return "outcome-unknown"
-        left_us = max(first.connection.lost_us or 0, first.known_us or 0)
+        lost_us = first.connection.lost_us or 0
+        if first.is_wait and (first.known_us is None or lost_us <= first.known_us):
+            return "withdrawn"
+        left_us = max(lost_us, first.known_us or 0)
         return "too-late" if take.asked_us >= left_us + WITHIN_US else ""
 
     def _held(self, key: Key, machine: LockMachine) -> _Hold | None:
@@ -292,9 +292,13 @@ class RedisRepeats:
     def healthy(self, from_us: int, until_us: int) -> None:
         """Check that nothing is left of what a node knows nobody to have, at the end of a healthy stretch."""
         for hold in self._holds.values():
-            is_left = not hold.is_over and hold.told is None and hold.take.connection.process in self._takes
-            lost_us = hold.lost_us
-            if is_left and lost_us is not None and until_us - max(from_us, lost_us) > GIVEN_BACK_US:
+            of_key = self._takes.get(hold.take.connection.process, {}).get(hold.take.key, [])
+            if hold.is_over or hold.told is not None or hold.take not in of_key:
+                continue
+            since = of_key[of_key.index(hold.take) :]
+            lost_us = max([one.connection.lost_true_us for one in since])
+            is_left = all(one.connection.lost_us is not None for one in since)
+            if is_left and until_us - max(from_us, lost_us) > GIVEN_BACK_US:
                 self._fail("redis-kept", "a hold was left, and is not given back", hold.take, hold)
 
     # -- beliefs --------------------------------------------------------------------------------------------
