@@ -70,6 +70,8 @@ FAULTS: Final[dict[str, str]] = {
     "older-copy": "a node comes back with the disk that it had seconds before; later with the present one",
 }
 """The kinds of faults, each with what it does."""
+TOO_SLOW: Final = frozenset({"fall-behind", "slow-link"})
+"""Faults that slow a link down to less than clients of Redis put into the log: it would never catch up."""
 NODES: Final = (1, 3, 3, 3, 3, 3, 3, 5, 5, 5)
 """How many nodes a cluster has."""
 RATES: Final = (0.3, 1.0, 1.0, 3.0)
@@ -265,7 +267,12 @@ def make_plan(
     if redis_count:
         client_settings = msgspec.structs.replace(plan.client_settings, vocabulary_share=0.0, cells_share=0.0)
         plan = msgspec.structs.replace(
-            plan, redis_count=redis_count, clients_count=1, client_settings=client_settings, streams_count=0
+            plan,
+            redis_count=redis_count,
+            clients_count=1,
+            client_settings=client_settings,
+            streams_count=0,
+            rates={kind: rate for kind, rate in plan.rates.items() if kind not in TOO_SLOW},
         )
     if only_locks:
         names = _names(len(plan.client_settings.names), is_tree=False)
