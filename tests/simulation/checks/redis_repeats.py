@@ -216,6 +216,8 @@ class RedisRepeats:
             return "was-told"
         if len(take.key[1]) < VALUE_BYTES_MIN:
             return "short-value"
+        if first.connection.process not in self._takes:
+            return "node-ended"
         if first.connection.process != take.connection.process:
             return "other-node"
         of_key = self._takes[take.connection.process][take.key]

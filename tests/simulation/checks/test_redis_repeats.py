@@ -1,4 +1,4 @@
-"""The checker of repeated commands of clients of Redis objects to what docs/faces.md forbids, and only to that."""
+"""The checker of lost answers of the Redis face objects to what docs/faces.md forbids, and to nothing else."""
 
 from types import SimpleNamespace
 from typing import Any
@@ -98,7 +98,7 @@ def test_a_ghost() -> None:
 
 
 def test_what_remains_is_counted() -> None:
-    """A nil for which the manual has a reason is no objection, and has that reason."""
+    """A nil for which the manual has a reason passes, and is counted by that reason."""
     script = Script()
     script.left(SHORT)
     script.asks(2, SHORT)
@@ -112,7 +112,7 @@ def test_what_remains_is_counted() -> None:
     script.checker.process_ended("n1.1")
     script.asks(3, process="n1.2")
     script.told(3, None, held(7), process="n1.2")
-    assert script.checker.counts == {"redis-nil-other-node": 2}
+    assert script.checker.counts == {"redis-nil-other-node": 1, "redis-nil-node-ended": 1}
 
     script = Script()
     script.asks(1)
