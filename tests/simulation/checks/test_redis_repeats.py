@@ -1,4 +1,4 @@
-"""The checker of lost answers of the Redis face objects to what docs/faces.md forbids, and to nothing else."""
+"""The checker of lost answers of the Redis face objects to what docs/faces.md forbids, and nothing else."""
 
 from types import SimpleNamespace
 from typing import Any
