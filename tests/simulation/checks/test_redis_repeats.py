@@ -56,9 +56,7 @@ class Script:
 
     def given_back(self, token: int) -> None:
         """Let a node release a hold by its id."""
-        self.checker.applied(
-            Step(2, 0, answers=[Answer("n1", Release(HoldId(f"h{token}")), Released(token))])
-        )
+        self.checker.applied(Step(2, 0, answers=[Answer("n1", Release(HoldId(f"h{token}")), Released())]))
 
     def lost(self, number: int, process: str = "n1.1") -> None:
         """Let a node hear of the end of a connection."""
