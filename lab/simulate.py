@@ -62,6 +62,14 @@ def build_parser() -> argparse.ArgumentParser:
         metavar="N",
         help="so many clients more, which number their commands on streams (default: the seed decides)",
     )
+    parser.add_argument(
+        "--redis",
+        type=int,
+        default=0,
+        metavar="N",
+        help="so many clients more, of the Redis face, which send commands again when answers are lost"
+        " (default: none)",
+    )
     parser.add_argument("--trace", type=Path, metavar="FILE", help="write the whole trace (of one seed)")
     parser.add_argument(
         "--raft-trace", type=Path, metavar="FILE", help="write the Raft trace (of one seed), one event a line"
@@ -176,6 +184,7 @@ def _run_all(arguments: argparse.Namespace) -> int:
                 faults=arguments.faults,
                 only_locks=arguments.only_locks,
                 streams_count=arguments.streams,
+                redis_count=arguments.redis,
             )
             with contextlib.ExitStack() as stack:
                 file = stack.enter_context(arguments.trace.open("w")) if arguments.trace else None
@@ -214,6 +223,8 @@ def _failure(report: "RunReport", arguments: argparse.Namespace, minutes: float)
         again.append("--hostile" if arguments.hostile else "--no-hostile")
     if arguments.only_locks:
         again.append("--only-locks")
+    if arguments.redis:
+        again.append(f"--redis {arguments.redis}")
     if arguments.faults is not None:
         again.append(f"--faults '{','.join(arguments.faults)}'")
     return "\n".join(

@@ -86,6 +86,8 @@ async def take(client: Client, key: bytes, value: bytes, ttl_ms: int | None) -> 
     ttl_ms = None if ttl_ms is None else lasting_ms(ttl_ms)
     if await adopt_left(client, known, value, ttl_ms) is not None:
         return True
+    if client.is_gone:
+        return False  # nobody would hear of it
     command = taking(name, text, client.owner, ttl_ms)
     attempt = client.attempt = begin_attempt(client, known, value, command.hold_id)
     try:
@@ -163,13 +165,23 @@ async def adopt_left(client: Client, known: Key, value: bytes, ttl_ms: int | Non
 
     Raises ProblemError, ClusterError.
     """
-    left = client.face.left.take(known)
-    if left is None or not await left.is_granted():
-        return None
+    # One that was left after another may have a hold although that had none.
+    while not client.is_gone and (left := client.face.left.take(known)) is not None:
+        token = await _adopt(client, left, value, ttl_ms)
+        if token is not None:
+            return token
+    return None
+
+
+async def _adopt(client: Client, left: Attempt, value: bytes, ttl_ms: int | None) -> int | None:
+    """Take over what was left of one attempt. Raises ProblemError, ClusterError."""
+    known = left.key
+    # From now on: if this connection ends as well, the next one waits for the same outcome.
     attempt = client.attempt = begin_attempt(client, known, value, left.hold_id)
     token: int | None = None
     try:
-        token = await _renew(client, left.hold_id, ttl_ms)
+        if await left.is_granted():
+            token = await _renew(client, left.hold_id, ttl_ms)
     except ProblemError as problem:
         if problem.code not in _OVER:
             attempt.settle(is_granted=False)
@@ -182,7 +194,9 @@ async def adopt_left(client: Client, known: Key, value: bytes, ttl_ms: int | Non
         attempt.leave()
         raise
     attempt.settle(is_granted=token is not None)
-    if token is not None:
+    if token is None:
+        client.face.left.forget(attempt)
+    else:
         client.face.left.adopted_count += 1
         client.took(known.name, left.hold_id)
     return token

@@ -93,7 +93,8 @@ class Attempt:
             self.give_back()
 
     def _expire(self) -> None:
-        if self._grants.knows(self):
+        """Give it back, unless somebody has taken it over; also if another attempt has its place by now."""
+        if not self.is_taken:
             self._grants.forget(self)
             self.give_back()
 

@@ -70,6 +70,8 @@ FAULTS: Final[dict[str, str]] = {
     "older-copy": "a node comes back with the disk that it had seconds before; later with the present one",
 }
 """The kinds of faults, each with what it does."""
+TOO_SLOW: Final = frozenset({"fall-behind", "slow-link"})
+"""Faults that slow a link down to less than clients of Redis put into the log: it would never catch up."""
 NODES: Final = (1, 3, 3, 3, 3, 3, 3, 5, 5, 5)
 """How many nodes a cluster has."""
 RATES: Final = (0.3, 1.0, 1.0, 3.0)
@@ -139,6 +141,8 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     """Within so much time the machines are switched on, one after the other."""
     streams_count: int = 0
     """How many clients number their commands on streams."""
+    redis_count: int = 0
+    """How many clients of Redis there are, which send commands again when answers are lost."""
     crowd: CrowdSettings | None = None
     """Bursts of requests, if there are any."""
     limits: Limits
@@ -167,8 +171,11 @@ def make_plan(
     faults: tuple[str, ...] | None = None,
     only_locks: bool = False,
     streams_count: int | None = None,
+    redis_count: int = 0,
 ) -> Plan:
     """Return what `seed` decides; some of it may be decided by the caller instead.
+
+    Beside `redis_count` clients of Redis there is one other, which asks for little but locks.
 
     With `only_locks` clients ask for single exclusive and shared locks, side by side, and for nothing else.
     """
@@ -257,6 +264,16 @@ def make_plan(
     if faults is not None:
         rates = {kind: one_of(f"rate of {kind}", RATES) * intensity for kind in faults}
         plan = msgspec.structs.replace(plan, rates=rates)
+    if redis_count:
+        client_settings = msgspec.structs.replace(plan.client_settings, vocabulary_share=0.0, cells_share=0.0)
+        plan = msgspec.structs.replace(
+            plan,
+            redis_count=redis_count,
+            clients_count=1,
+            client_settings=client_settings,
+            streams_count=0,
+            rates={kind: rate for kind, rate in plan.rates.items() if kind not in TOO_SLOW},
+        )
     if only_locks:
         names = _names(len(plan.client_settings.names), is_tree=False)
         client_settings = msgspec.structs.replace(

@@ -8,7 +8,7 @@ import logging
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
-from typing import TextIO
+from typing import Any, TextIO
 from unittest import mock
 
 import msgspec
@@ -25,6 +25,7 @@ import cluster.storage.journal
 import lockstate.words.limits
 from cluster.peers.link import Link
 from cluster.storage.segment_writer import Sizes
+from redis_api.connection import RedisConnection
 from tests.simulation.plan import Plan
 from tests.simulation.world.machine import watched_loop, watched_parts
 from tests.simulation.world.patches import simulated
@@ -82,7 +83,8 @@ def run(
         world = World(plan, file, raft_file)
         patch(simulated(world, world.random))
         stack.callback(world.close)
-        patch(mock.patch.object(Link, "__hash__", _numbered()))
+        for of_sets in (Link, RedisConnection):
+            patch(mock.patch.object(of_sets, "__hash__", _numbered()))
         patch(mock.patch.object(cluster.node, "Parts", watched_parts(world.facts)))
         patch(mock.patch.object(cluster.assembly, "Loop", watched_loop(world.facts)))
         patch(mock.patch.object(cluster.consensus.snapshot_transfer, "CHUNK_BYTES", plan.chunk_bytes))
@@ -110,6 +112,7 @@ def run(
         if world.hostile is not None:
             faults.update(world.hostile.counts)
         counts = Counter(world.watch.counts)
+        counts.update(world.checkers.redis.counts)
         counts["starts"] = sum(machine.starts_count for machine in world.machines.values())
         return Report(
             seed=plan.seed,
@@ -129,10 +132,10 @@ def run(
         )
 
 
-def _numbered() -> Callable[[Link], int]:
-    """Return a hash for links that is the same in every run: sets of them are walked in its order."""
+def _numbered() -> Callable[[Any], int]:
+    """Return a hash for connections that is the same in every run: sets of them are walked in its order."""
     numbers = itertools.count()
-    return lambda link: int(link.__dict__.setdefault("_number", next(numbers)))
+    return lambda one: int(one.__dict__.setdefault("_number", next(numbers)))
 
 
 class _LogLines(logging.Handler):

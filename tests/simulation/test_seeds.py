@@ -77,11 +77,19 @@ def test_fresh_seeds_find_nothing(nodes: str) -> None:
     assert len(HASH.findall(printed)) == count
 
 
+def test_fresh_seeds_with_clients_of_redis_find_nothing() -> None:
+    """What the Redis face promises of lost answers is kept in worlds that nobody has seen before."""
+    seeds = f"{FRESH_FIRST}..{FRESH_FIRST + 2}"
+    simulate("--seed", seeds, "--minutes", "0.2", "--redis", "5", "--keep-going", count=3)
+
+
 def test_same_seed_is_the_same_run() -> None:
     """Processes with different hash seeds simulate the same worlds, alone or after others."""
     one = simulate("--seed", "21..24", "--minutes", "1", hash_seed="1", count=4)
     two = simulate("--seed", "21..24", "--minutes", "1", hash_seed="2", count=4)
     alone = simulate("--seed", "24", "--minutes", "1", hash_seed="3")
+    redis = [simulate("--seed", "24", "--minutes", "0.2", "--redis", "5", hash_seed=seed) for seed in "12"]
+    assert HASH.findall(redis[0]) == HASH.findall(redis[1])
     hashes = HASH.findall(one)
     assert hashes == HASH.findall(two)
     assert hashes[-1:] == HASH.findall(alone)

@@ -25,6 +25,8 @@ objects:
     owners.py      foreign-refused
     streams.py     stream-once, stream-last, stream-epoch, stream-order, stream-wait
     beliefs.py     exclusion
+    redis_repeats.py  redis-two-holders, redis-told-twice, redis-ghost, redis-short, redis-alive, redis-other,
+                   redis-token, redis-unheld, redis-given-back, redis-kept
     leases.py      lease-early, lease-late
     waits.py       wait-left
     raft_replay.py raft-replay
@@ -63,6 +65,7 @@ from tests.simulation.checks.queues import Queues
 from tests.simulation.checks.raft_replay import RaftReplay
 from tests.simulation.checks.rates import Rates
 from tests.simulation.checks.reads import Reads
+from tests.simulation.checks.redis_repeats import RedisRepeats
 from tests.simulation.checks.replies import Replies
 from tests.simulation.checks.report import Report, Violation
 from tests.simulation.checks.requests import Requests
@@ -140,6 +143,7 @@ class Checkers:
         )
         self.rates = Rates(report, rate_allowance)
         self.beliefs = Beliefs(report)
+        self.redis = RedisRepeats(report)
         self.leases = Leases(report, rate_allowance, latency_us)
         self.waits = Waits(report, self.expected.waiting_at)
         self.raft = RaftReplay(report)
@@ -216,6 +220,7 @@ class Checkers:
         self.rates.applied(step)
         self.requests.abandoned(step.abandoned, self._now_us())
         self.beliefs.applied(step, self._now_us())
+        self.redis.applied(step)
         self.reads.applied()
 
     def restored(self, node_id: str, index: int, machine: LockMachine) -> None:
@@ -284,6 +289,7 @@ class Checkers:
         self.liveness.healthy(from_us, until_us)
         self.leases.healthy(from_us, until_us)
         self.waits.healthy(from_us, until_us, runs)
+        self.redis.healthy(from_us, until_us)
 
     def finish(self, machines: Mapping[str, LockMachine]) -> None:
         """Tell the states of the nodes that are alive at the end."""

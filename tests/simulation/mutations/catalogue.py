@@ -19,6 +19,7 @@ from tests.simulation.mutations.overrides import OVERRIDES
 from tests.simulation.mutations.pleas import PLEAS
 from tests.simulation.mutations.principals import PRINCIPALS
 from tests.simulation.mutations.priorities import PRIORITIES
+from tests.simulation.mutations.redis_repeats import REDIS_REPEATS
 from tests.simulation.mutations.requests import REQUESTS
 from tests.simulation.mutations.rules import RULES
 from tests.simulation.mutations.several import SEVERAL
@@ -56,4 +57,5 @@ MUTATIONS: Final[tuple[Mutation, ...]] = (
     *SEVERAL,
     *SUBTREES,
     *CELLS,
+    *REDIS_REPEATS,
 )

@@ -14,14 +14,13 @@ from typing import TypeAlias
 
 import pytest
 
-import cluster
-import lockstate
 from tests.simulation.mutations import command, swarm
 from tests.simulation.mutations.catalogue import MUTATIONS, SURVIVORS
 from tests.simulation.mutations.hunt import Hunt, hunt
 from tests.simulation.mutations.mutation import Mutation, Surroundings, replaced
 from tests.simulation.world.files import SimFiles
 from tests.simulation.world.inode import Inode
+from tests.simulation.world.patches import PACKAGES
 
 ROOT = Path(__file__).resolve().parents[3]
 Product: TypeAlias = dict[tuple[str, str], object]
@@ -73,7 +72,7 @@ def product() -> Product:
 def _module_names() -> list[str]:
     return [
         found.name
-        for package in (cluster, lockstate)
+        for package in PACKAGES
         for found in pkgutil.walk_packages(package.__path__, package.__name__ + ".")
     ]
 

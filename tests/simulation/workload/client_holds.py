@@ -134,14 +134,14 @@ class ClientHolds:
         """Rely on a lease, from before it was asked for, on this client's own clock."""
         if expires_in_ms is None:
             expires_in_ms = FOR_EVER_MS
-        until_us = _until_us(asked_us, expires_in_ms)
+        until_us = relied_until_us(asked_us, expires_in_ms)
         if until_us > held.until_us and until_us > self._loop.local_us():
             held.until_us = until_us
             self._tell(held)
 
     def shorten(self, held: Held, ttl_ms: int, asked_us: int | None = None) -> None:
         """Rely on a lease no longer than one that was asked for then, or is about to be asked for instead."""
-        until_us = _until_us(self._loop.local_us() if asked_us is None else asked_us, ttl_ms)
+        until_us = relied_until_us(self._loop.local_us() if asked_us is None else asked_us, ttl_ms)
         if until_us < held.until_us:
             held.until_us = until_us
             self._tell(held)
@@ -195,7 +195,7 @@ def weaker(locks: tuple[Wanted, ...], mode: Mode) -> tuple[Wanted, ...]:
     return tuple([Wanted(item.name, _weaker_mode(item.mode, mode), item.scope) for item in locks])
 
 
-def _until_us(asked_us: int, expires_in_ms: int) -> int:
+def relied_until_us(asked_us: int, expires_in_ms: int) -> int:
     """Return up to when a client relies on a lease, on its own clock."""
     lease_us = expires_in_ms * 1000
     return asked_us + lease_us - ROUNDING_US - lease_us // RATE_DIVISOR

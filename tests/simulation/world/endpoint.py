@@ -32,6 +32,7 @@ class Endpoint(asyncio.Transport):
         self.protocol: Any = None
         self.is_gone = False
         """No process has it open: what comes is refused."""
+        self.is_between_nodes = True
         self._network = network
         self._path = network.path(self.source, target)
         self._resealing: Resealer | None = None
@@ -63,7 +64,7 @@ class Endpoint(asyncio.Transport):
         if self._is_closing or self.is_gone or not data:
             return
         network = self._network
-        if not network.was_ever_hostile:
+        if not (network.was_ever_hostile and self.is_between_nodes):
             self.enqueue(bytes(data))
             return
         resealer = self._resealer()
@@ -120,6 +121,10 @@ class Endpoint(asyncio.Transport):
     def is_authenticated(self) -> bool:
         """Whether both processes have let each other in, as far as this end knows."""
         return bool(getattr(self.protocol, "is_open", False))
+
+    def is_reading(self) -> bool:
+        """Whether its process reads what comes."""
+        return not (self._is_paused or self._is_closing)
 
     def pause_reading(self) -> None:
         """Read nothing for now."""

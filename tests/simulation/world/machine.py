@@ -23,6 +23,7 @@ from tests.simulation.world.event_loop import Current, NodeLoop, make_loop
 from tests.simulation.world.files import SimFiles
 from tests.simulation.world.forked_child import SimChild
 from tests.simulation.world.network import Network
+from tests.simulation.world.redis_face import MakeFace
 from tests.simulation.world.scheduler import Clock, Scheduler
 from tests.simulation.world.sync_thread import SimSyncs
 
@@ -183,6 +184,7 @@ class Process:
         self.node = Node(
             machine.config, files=self.files, child=self.child, syncs=self.syncs, work=WorkInPlace()
         )
+        self.face = machine.make_face(self.node, loop, self.name) if machine.make_face is not None else None
         self.is_serving = False
         self._stop_asked = asyncio.Event()
         self._calls: dict[asyncio.Task[Any], None] = {}
@@ -210,15 +212,10 @@ class Process:
             return
         self.machine.facts.started(self)
         self.is_serving = True
+        if self.face is not None:
+            await self.face.serve()
         await self._until_stopped()
-        self.is_serving = False
-        if node.failure is None:
-            await node.hand_over()
-        node.begin_shutdown()
-        if self._calls:
-            await asyncio.wait(list(self._calls), timeout=CLOSE_S)
-            for task in self._calls:
-                task.cancel()
+        await self._stop_serving()
         try:
             if node.failure is None:
                 await node.stop()
@@ -229,6 +226,22 @@ class Process:
             self._end("stopped", 0)
         else:
             await self._close_failed(node.failure)
+
+    async def _stop_serving(self) -> None:
+        """Take nothing new, and let what is under way come to its end."""
+        node, face = self.node, self.face
+        self.is_serving = False
+        if face is not None:
+            face.close()
+        if node.failure is None:
+            await node.hand_over()
+        node.begin_shutdown()
+        if face is not None:
+            await face.stop(CLOSE_S)
+        if self._calls:
+            await asyncio.wait(list(self._calls), timeout=CLOSE_S)
+            for task in self._calls:
+                task.cancel()
 
     async def _close_failed(self, failure: BaseException) -> None:
         """Close what is left of a broken node."""
@@ -282,6 +295,8 @@ class Machine:
         disk.on_snapshot = lambda before, after: facts.snapshot_placed(self.node_id, before, after)
         disk.on_record = lambda identity, record: facts.record_stored(self.node_id, identity, record)
         self.process: Process | None = None
+        self.make_face: MakeFace | None = None
+        """Makes the Redis face of each process, if there are clients of Redis."""
         self.on_end: Callable[[bool], None] = _nothing
         """Called when a process has ended; true if nobody can be told of it."""
         self.is_lost = False
@@ -352,6 +367,8 @@ class Machine:
             process.files.is_dead = True
             process.child.stop()
             process.loop.kill()
+            if process.face is not None:
+                process.face.process_ended()
             self.clock.go_if_stopped(self.scheduler.now_us)
             self.disk.forget_owner(process.files)
             self.disk.kill_after_operations = None

@@ -17,6 +17,8 @@ from tests.simulation.world.endpoint import Endpoint
 from tests.simulation.world.event_loop import NodeLoop
 from tests.simulation.world.scheduler import Scheduler
 
+REDIS_PORT: Final = 6379
+"""The port of all nodes for clients of Redis."""
 SYN_RETRY_US: Final = 1_000_000
 """How long a host waits for an answer before it asks again for a connection."""
 
@@ -160,6 +162,7 @@ class Network:
                 self.scheduler.after(delay_us, self._refused, loop, future)
             return
         ours, theirs = self._pair(loop, listener.loop)
+        ours.is_between_nodes = theirs.is_between_nodes = address[1] != REDIS_PORT
         listener.loop.call_soon(theirs.begin, listener.factory)
         if not is_answer_lost:
             self.scheduler.after(delay_us, self._accepted, loop, factory, ours, future)

@@ -21,8 +21,12 @@ import pysyncobj.syncobj
 
 import cluster
 import cluster.consensus.library
+import lockapi
 import lockstate
+import redis_api
 
+PACKAGES: Final = (cluster, lockstate, lockapi, redis_api)
+"""Those of ours that run in a simulated world."""
 _LEFT_ALONE: Final = {"cluster.storage.files", "cluster.storage.forked_child"}
 """They are replaced as a whole."""
 _REPLACED: Final = (real_time, real_random, real_secrets, sys.modules["os"])
@@ -78,12 +82,19 @@ class _Time(_Refusing):
     def time(self) -> float:
         return float(self.__dict__["_machine"].wall_s())
 
+    def thread_time(self) -> float:
+        return 0.0  # what is computed takes no simulated time
+
+    def time_ns(self) -> int:
+        return int(self.time() * 1_000_000_000)
+
 
 class _Random(_Refusing):
     def __init__(self, source: Random) -> None:
         super().__init__("random")
         self.__dict__["random"] = source.random
         self.__dict__["choice"] = source.choice
+        self.__dict__["uniform"] = source.uniform
         self.__dict__["Random"] = Random
 
 
@@ -94,6 +105,9 @@ class _Secrets(_Refusing):
 
     def token_bytes(self, size_bytes: int) -> bytes:
         return bytes(self.__dict__["_source"].randbytes(size_bytes))
+
+    def randbelow(self, limit: int) -> int:
+        return int(self.__dict__["_source"].randrange(limit))
 
     def token_hex(self, size_bytes: int) -> str:
         return self.token_bytes(size_bytes).hex()
@@ -132,7 +146,7 @@ def simulated(machine: Machine, source: Random) -> Iterator[None]:
 
 def _modules() -> Iterator[Any]:
     """Yield every module whose surroundings are simulated, in all rooms."""
-    for package in (cluster, lockstate):
+    for package in PACKAGES:
         for found in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
             if found.name not in _LEFT_ALONE:
                 yield importlib.import_module(found.name)
@@ -142,7 +156,7 @@ def _modules() -> Iterator[Any]:
 def _refuse_what_is_real() -> None:
     """Raise AssertionError if a loaded module of ours sees a real clock, disk or random number."""
     for module_name, module in list(sys.modules.items()):
-        is_ours = module_name.partition(".")[0] in (cluster.__name__, lockstate.__name__)
+        is_ours = module_name.partition(".")[0] in {package.__name__ for package in PACKAGES}
         if not is_ours or module_name in _LEFT_ALONE:
             continue
         for name, value in vars(module).items():

@@ -7,6 +7,7 @@ from random import Random
 from typing import Any, Final, TextIO
 
 from cluster.config import Address, NodeConfig
+from cluster.node import Node
 from lockstate.words.versions import RULES_FIRST
 from tests.simulation.checks.all_checkers import Checkers, Violation
 from tests.simulation.checks.liveness import Vitals
@@ -15,9 +16,11 @@ from tests.simulation.faults.schedule import Chaos
 from tests.simulation.plan import Plan
 from tests.simulation.workload.any_client import AnyClient
 from tests.simulation.workload.call_transport import CallTransport
+from tests.simulation.workload.caller import Caller
 from tests.simulation.workload.client import Client
 from tests.simulation.workload.crowd import Crowd, CrowdSettings
 from tests.simulation.workload.history import History
+from tests.simulation.workload.redis_client import RedisClient
 from tests.simulation.workload.stream_client import StreamClient
 from tests.simulation.world.disk import Disk
 from tests.simulation.world.event_loop import Current, NodeLoop, make_loop
@@ -25,6 +28,7 @@ from tests.simulation.world.machine import Facts, Machine
 from tests.simulation.world.network import Network
 from tests.simulation.world.node_observer import NodeObserver
 from tests.simulation.world.raft_trace import RaftTrace
+from tests.simulation.world.redis_face import SimulatedFace
 from tests.simulation.world.scheduler import Clock, Scheduler
 from tests.simulation.world.stranger import StrangerFacts
 from tests.simulation.world.trace import ClientLines, Trace
@@ -84,6 +88,7 @@ class World:
             self._client(number, random) for number in range(1, plan.clients_count + 1)
         ]
         self.clients += [self._stream_client(name, random) for name in self._stream_names()]
+        self.clients += [self._redis_client(number, random) for number in range(1, plan.redis_count + 1)]
         if plan.crowd is not None:
             self.clients.append(self._crowd(plan.crowd, random))
         self.wall_us = dict.fromkeys(plan.node_ids, WALL_US)
@@ -188,9 +193,12 @@ class World:
         disk = Disk(ROOT, Random(f"disk {node_id} {plan.seed}"))
         disk.sync_us = plan.sync_us
         clock = self._clock(random)
-        return Machine(
+        machine = Machine(
             config, self.scheduler, self.network, self.current, disk=disk, clock=clock, facts=self.watch
         )
+        if plan.redis_count:
+            machine.make_face = self._face
+        return machine
 
     def _clock(self, random: Random) -> Clock:
         drift_ppm_max = self.plan.drift_ppm_max
@@ -221,6 +229,25 @@ class World:
             random=Random(f"{name} {self.plan.seed}"),
         )
 
+    def _face(self, node: Node, loop: NodeLoop, process: str) -> SimulatedFace:
+        timeout_s = self.plan.client_settings.timeout_s[1]
+        return SimulatedFace(node, loop, process, self.history, self.checkers.redis, timeout_s=timeout_s)
+
+    def _redis_names(self) -> list[str]:
+        return [f"r{number}" for number in range(1, self.plan.redis_count + 1)]
+
+    def _redis_client(self, number: int, random: Random) -> RedisClient:
+        name, plan = self._redis_names()[number - 1], self.plan
+        loop = make_loop(
+            self.scheduler, self._clock(random), name, self.current, self.watch.uncaught, wires=self.network
+        )
+        own = Random(f"{name} {plan.seed}")
+        timeout_s = plan.client_settings.timeout_s
+        caller = Caller(
+            loop, self.transport, list(plan.node_ids), self.history, timeout_s=timeout_s, random=own
+        )
+        return RedisClient(loop, caller, self.checkers.redis, number=number, random=own)
+
     def _crowd(self, settings: CrowdSettings, random: Random) -> Crowd:
         loop = make_loop(self.scheduler, self._clock(random), CROWD, self.current, self.watch.uncaught)
         return Crowd(
@@ -239,7 +266,7 @@ class World:
 
     def _set_paths(self) -> None:
         clients = [f"c{number}" for number in range(1, self.plan.clients_count + 1)]
-        names = [*self.machines, *clients, *self._stream_names(), CROWD]
+        names = [*self.machines, *clients, *self._stream_names(), *self._redis_names(), CROWD]
         for source, target in itertools.permutations(names, 2):
             path = self.network.path(source, target)
             path.latency_us, path.jitter_us = self.plan.latency_us, self.plan.jitter_us

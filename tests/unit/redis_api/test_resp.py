@@ -18,6 +18,7 @@ from redis_api.protocol.resp import (
     Status,
     encode,
 )
+from tests.support.redis_words import sent
 
 ARGS = st.lists(st.binary(max_size=40), min_size=1, max_size=6)
 NUMBERS = st.integers(min_value=-(2**63), max_value=2**63 - 1)
@@ -26,11 +27,6 @@ REPLIES: st.SearchStrategy[Reply] = st.recursive(
     lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
     max_leaves=12,
 )
-
-
-def sent(args: list[bytes]) -> bytes:
-    """Return a command as clients send it."""
-    return b"*%d\r\n" % len(args) + b"".join([b"$%d\r\n%b\r\n" % (len(arg), arg) for arg in args])
 
 
 def parsed(pieces: list[bytes]) -> list[list[bytes]]:

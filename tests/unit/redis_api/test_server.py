@@ -15,6 +15,7 @@ from http_api.server.request_rates import RequestRates
 from lockapi.gateway import Gateway
 from lockstate.machine import LockMachine
 from lockstate.words.commands import Acquire, Command, MayWait
+from lockstate.words.ids import HoldId
 from redis_api.commands import quick, table
 from redis_api.connection import Commands
 from redis_api.keys.data_table import DATA
@@ -24,8 +25,8 @@ from redis_api.server import RedisServer
 from redis_api.shared import left_grants
 from redis_api.shared.client import Face
 from tests.support.local_node import LocalAnswer, LocalNode
+from tests.support.redis_words import sent
 from tests.unit.http_api.serving import token_line, until
-from tests.unit.redis_api.test_resp import sent
 
 T = TypeVar("T")
 VALUE = b"0123456789abcdef"
@@ -454,6 +455,51 @@ async def test_a_lost_answer_is_given_to_whoever_asks_again() -> None:
             assert served.face.left.adopted_count == 1
             async with served.client() as another:
                 assert await another.ask("SET", "k", VALUE, "NX", "PX", 60_000) is None, "it was answered now"
+
+
+async def test_a_repetition_that_is_lost_as_well_leaves_the_lock_to_the_next_one() -> None:
+    """It need not have heard what became of the first attempt: whoever asks third waits for the same."""
+    async with serving() as served:
+        async with leaving(served, VALUE):
+            pass
+        async with served.client() as second:
+            second.send("SET", "k", VALUE, "NX", "PX", 60_000)
+            await until(lambda: served.face.commands["SET"] == 2)
+        await until(lambda: served.face.clients_count == 0)
+        (token,) = served.holders
+        async with served.client() as third:
+            asked = asyncio.ensure_future(third.ask("SET", "k", VALUE, "NX", "PX", 60_000))
+            await until(lambda: served.face.commands["SET"] == 3)
+            served.node.answers.set()
+            assert await asked == "+OK"
+            assert served.holders == [token]
+
+
+async def test_what_was_left_is_given_back_although_another_attempt_has_its_place(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The second attempt waits for what the first one left, finds nothing, and makes an attempt of its own.
+
+    Meanwhile a third one took the lock and left: only that one's own end can give it back.
+    """
+    monkeypatch.setattr(left_grants, "ADOPTION_S", 0.0)
+    given: list[str] = []
+    grants = left_grants.LeftGrants()
+    key = left_grants.Key("", "redis/0/k", VALUE.decode(), is_endless=False)
+
+    def attempt(name: str) -> left_grants.Attempt:
+        async def give_back() -> None:
+            given.append(name)
+
+        return grants.begin(key, VALUE, HoldId(name), give_back)
+
+    third = attempt("third")
+    third.settle(is_granted=True)
+    third.leave()
+    second = attempt("second")
+    second.settle(is_granted=False)
+    second.answered()
+    await until(lambda: given == ["third"])
 
 
 @pytest.mark.parametrize("value", [VALUE, b"1"])

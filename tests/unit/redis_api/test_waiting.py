@@ -3,8 +3,8 @@
 import pytest
 
 from cluster.errors import OutcomeUnknown
+from tests.support.redis_words import sent
 from tests.unit.http_api.serving import token_line, until
-from tests.unit.redis_api.test_resp import sent
 from tests.unit.redis_api.test_server import TOKEN, VALUE, Connected, Served, leaving, serving
 
 NAME = "redis/0/k"
