@@ -462,7 +462,7 @@ def _compares_of(slot: Slot) -> list[Compare]:
 def lasting_ms(ttl_ms: int) -> int:
     """Return how long a key lasts that is to last so long: no less than the shortest lease.
 
-    Nobody else gets a lock too early by that. What is not positive is no time, and stays.
+    Nobody else gets a lock too early by that. Zero or less ends a key, and stays what it is.
     """
     return max(ttl_ms, limits.TTL_MS_MIN) if ttl_ms > 0 else ttl_ms
 
