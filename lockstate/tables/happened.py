@@ -122,7 +122,9 @@ class NewestEvents:
         return self._next - self._gone
 
     def extend(self, events: Sequence[Event]) -> None:
-        """Add those of an entry."""
+        """Add those of an entry, if there are any: an empty block would never go."""
+        if not events:
+            return
         self._next += len(events)
         self._blocks.append(events)
         self._ends.append(self._next)
@@ -150,15 +152,17 @@ class NewestEvents:
 
     def oldest_others(self, count: int) -> Iterator[tuple[int, Event]]:
         """Yield, with their places, those among so many of the oldest that are of no plain lock."""
-        place = -self._hidden
+        begin = -self._hidden
         for block in self._blocks:
-            if place >= count:
+            if begin >= count:
                 return
-            told = () if isinstance(block, Events) and block.is_plain else told_in(block)
-            for at, one in enumerate(told, place):
-                if type(one) is Event and 0 <= at < count:
-                    yield at, one
-            place += len(block)
+            if not (isinstance(block, Events) and block.is_plain):
+                told = told_in(block)
+                for place in range(max(begin, 0), min(begin + len(told), count)):
+                    one = told[place - begin]
+                    if type(one) is Event:
+                        yield place, one
+            begin += len(block)
 
     @property
     def _hidden(self) -> int:

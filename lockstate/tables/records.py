@@ -260,9 +260,9 @@ class Stream(msgspec.Struct, eq=False, gc=False):
     def settle(self) -> None:
         """Enter what is fresh among the rows."""
         for first, at_ms, results in self.fresh:
-            for number, result in enumerate(results, first):
-                self.rows[number] = kept = Kept(result, at_ms, encoded_bytes(result))
-                self.rows_bytes += kept.size_bytes
+            kept = [Kept(result, at_ms, len(_encode(result))) for result in results]
+            self.rows.update(enumerate(kept, first))
+            self.rows_bytes += sum([one.size_bytes for one in kept])
         self.fresh.clear()
 
 

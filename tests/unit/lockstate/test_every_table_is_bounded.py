@@ -102,7 +102,8 @@ OF_THEIR_OWN: Final = {
     # One for each node process.
     "origins": limits.ORIGINS_COUNT_MAX,
     # What is new pushes out what is old.
-    "audit.events": limits.AUDIT_COUNT_MAX,
+    "audit.events._blocks": limits.AUDIT_COUNT_MAX,
+    "audit.events._ends": limits.AUDIT_COUNT_MAX,
     "audit._hashes": limits.AUDIT_COUNT_MAX,
     "audit.acts._groups": limits.ACTS_COUNT_MAX,
     # What has changed since the last entry that made it up.

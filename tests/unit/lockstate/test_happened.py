@@ -91,6 +91,15 @@ def test_the_oldest_go_first(gone: int) -> None:
     assert [kept[place] for place in range(-len(kept), 0)] == every
 
 
+def test_entries_without_events_take_no_place() -> None:
+    """However many come, as while everybody begins to wait: that is not audited."""
+    kept, every = newest(2)
+    for _ in range(5):
+        kept.extend([])
+    assert list(kept) == every
+    assert len(kept._blocks) == 2
+
+
 @pytest.mark.parametrize("count", range(9))
 def test_what_is_of_no_plain_lock_is_found_among_the_oldest(count: int) -> None:
     """Its place is that among what is left."""
