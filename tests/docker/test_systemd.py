@@ -161,7 +161,7 @@ def test_a_mistake_is_in_the_journal_and_not_tried_again(
 
 
 def test_it_is_tried_again_however_often(host: Machine) -> None:
-    """As when its address comes later than itself: systemd gives up five starts within ten seconds otherwise."""
+    """As when its address comes late at boot: by itself systemd gives up after five quick starts."""
     place = "/run/systemd/system/holdfast.service.d"
     host.on(
         f"mkdir -p {place} && printf '[Service]\nExecStart=\nExecStart=/bin/false\n' >{place}/failing.conf"
