@@ -183,9 +183,12 @@ def read_late(seed: int) -> int:
     rng = Random(seed)
     pair = Plain(principals=_PRINCIPALS[seed % 4])
     entries: list[Entry] = []
-    with patch.object(
-        pair, "apply_entry", lambda entry: entries.append(entry) or Plain.apply_entry(pair, entry)
-    ):
+
+    def apply(entry: Entry) -> None:
+        entries.append(entry)
+        Plain.apply_entry(pair, entry)
+
+    with patch.object(pair, "apply_entry", apply):
         pair.come_back(rng)
         pair.resume(rng)
         for _ in range(STEPS):

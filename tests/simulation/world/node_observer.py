@@ -11,7 +11,7 @@ import msgspec
 from cluster.assembly import Parts
 from cluster.consensus.member_list import Members
 from cluster.consensus.messages import AppendEntries, Message, VoteRequest
-from cluster.observing.event_log import AnyEvent, Position
+from cluster.observing.event_log import Block, Position
 from lockstate.words.versions import RULES_FIRST
 from tests.simulation.checks.all_checkers import Checkers
 from tests.simulation.checks.members import Appended
@@ -79,7 +79,7 @@ class NodeObserver:
             self._checkers.rules.follow(node_id, parts.machine.rules, known)
         self._checkers.applied(node_id, index, term, entry, parts.machine, self._events(parts))
 
-    def _events(self, parts: Parts) -> tuple[AnyEvent, ...]:
+    def _events(self, parts: Parts) -> Block:
         """Return what the newest entry told everybody."""
         blocks = parts.events.read(Position(parts.machine.revision), 1)
         return blocks[0] if blocks else ()

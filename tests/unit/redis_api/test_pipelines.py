@@ -4,8 +4,8 @@ import asyncio
 
 from cluster.errors import OutcomeUnknown
 from redis_api import connection
+from tests.support.redis_words import sent
 from tests.unit.http_api.serving import until
-from tests.unit.redis_api.test_resp import sent
 from tests.unit.redis_api.test_server import VALUE, Connected, serving
 
 RELEASE = "if redis.call('get',KEYS[1])==ARGV[1] then return redis.call('del',KEYS[1]) else return 0 end"
