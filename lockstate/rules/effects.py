@@ -72,7 +72,7 @@ class Effects:
         self.state = state
         self.events: list[Told] = []
         self.plain_count = 0
-        """How many of them are of plain locks, and are no events yet."""
+        """How many of them are rows of plain locks."""
         self.settled: list[Settled] = []
         self.cell_events: list[CellEvent] = []
         self._is_all_audited = True

@@ -8,6 +8,7 @@ nothing ages, and no digest is made of what was asked. Part of the replicated st
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Sequence
+from itertools import chain
 from typing import Final
 
 from lockstate.tables.ledger import Ledger, mark_of_stream
@@ -107,12 +108,8 @@ class Streams:
         if not kept:
             return
         numbers = list(kept)  # in their order, in which they were given
-        seen = [
-            number
-            for first, last in ranges
-            for number in numbers[bisect_left(numbers, first) : bisect_right(numbers, last)]
-            if kept[number].result.__class__ is not Queued
-        ]
+        parts = [numbers[bisect_left(numbers, first) : bisect_right(numbers, last)] for first, last in ranges]
+        seen = [number for number in chain(*parts) if kept[number].result.__class__ is not Queued]
         if not seen:
             return
         self._ledger.change(stream)

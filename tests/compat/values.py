@@ -5,6 +5,8 @@ from typing import Any, Final
 
 import msgspec
 
+from lockstate.tables.happened import Events
+
 TOLD: Final = frozenset({("Settled", "position")})
 """Fields that say more to the client that waits, on its node alone: no file and no state has them."""
 
@@ -21,6 +23,6 @@ def plain(value: Any) -> Any:
         return value.hex()
     if isinstance(value, dict):
         return {plain(key): plain(part) for key, part in value.items()}
-    if isinstance(value, (list, tuple)):
+    if isinstance(value, (list, tuple, Events)):
         return [plain(part) for part in value]
     return value

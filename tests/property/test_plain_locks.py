@@ -99,6 +99,13 @@ class Plain(MachineWithModel):
             return ReleaseByValue(hold.locks[0].name, hold.value if rng.randrange(4) else rng.choice(VALUES))
         return Release(rng.choice([hold.hold_id for hold in self.state.holds] or [HoldId("h-missing")]))
 
+    def change(self, rng: Random) -> None:
+        """A hold gets another mode, and with it another token."""
+        if self.state.holds:
+            of, mode = rng.choice(self.state.holds).hold_id, rng.choice([Mode.SHARED, Mode.EXCLUSIVE])
+            convert: Command = Convert(of, mode, self._new_hold_id("t"), AttemptId("a1"))
+            self._apply([(random_commands.ORIGINS[0], [convert])])
+
     def plain(self, rng: Random) -> None:
         """Some acquire, some release, in one entry or in one frame of a stream."""
         self._pause(rng)
@@ -184,15 +191,15 @@ def read_late(seed: int) -> int:
     pair = Plain(principals=_PRINCIPALS[seed % 4])
     entries: list[Entry] = []
 
-    def apply(entry: Entry) -> None:
+    def apply_entry(entry: Entry) -> Outcome:
         entries.append(entry)
-        Plain.apply_entry(pair, entry)
+        return Plain.apply_entry(pair, entry)
 
-    with patch.object(pair, "apply_entry", apply):
+    with patch.object(pair, "apply_entry", apply_entry):
         pair.come_back(rng)
         pair.resume(rng)
         for _ in range(STEPS):
-            rng.choice([pair.plain, pair.plain, pair.step])(rng)
+            rng.choice([pair.plain, pair.plain, pair.step, pair.change])(rng)
     read, unread = LockMachine(), LockMachine()
     told: list[tuple[Event, ...]] = []
     outcomes: list[Outcome] = []
