@@ -182,7 +182,7 @@ class MemoryNode:
         """Apply a command, or only let time pass, and wake the waiters that it concerns."""
         batches = () if command is None else (Batch("memory", (next(self._seqs),), (command,)),)
         outcome = self.machine.apply(Entry(self._now_ms(), batches))
-        self.events.append(outcome.events + outcome.cell_events)
+        self.events.append(outcome.all_events)
         self._counted.applied(outcome)
         for settled in outcome.settled:
             self._waiters.wake(settled, outcome.revision)
