@@ -99,7 +99,7 @@ class ScriptedCluster:
             self.wait_ends[settled.hold_id] = (outcome.revision, settled.result)
         for batch in outcome.batches:
             self.results.update(zip(batch.seqs, batch.results, strict=True))
-        self.checkers.applied(node_id, self.log[-1][1], self.term, data, machine, outcome.all_events)
+        self.checkers.applied(node_id, self.log[-1][1], self.term, data, machine, tuple(outcome.all_events))
 
     def ask(self, command: Command, client: str = "one", node_id: str = "a") -> Result:
         """Call, commit and reply at once; return the result."""

@@ -82,7 +82,7 @@ class NodeObserver:
     def _events(self, parts: Parts) -> Block:
         """Return what the newest entry told everybody."""
         blocks = parts.events.read(Position(parts.machine.revision), 1)
-        return blocks[0] if blocks else ()
+        return tuple(blocks[0]) if blocks else ()
 
     def _matched(self, node_id: str, parts: Parts) -> None:
         """Record what a leader believes of the others."""

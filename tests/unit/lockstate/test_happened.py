@@ -4,9 +4,19 @@ from collections.abc import Sequence
 
 import pytest
 
+from lockstate.machine import LockMachine
 from lockstate.tables import happened
 from lockstate.tables.happened import NewestEvents, told_in
-from lockstate.words.commands import Acquire, Convert, ForceRelease, Release, Uncommon
+from lockstate.words.commands import (
+    Acquire,
+    Batch,
+    Convert,
+    Entry,
+    ForceRelease,
+    PutCell,
+    Release,
+    Uncommon,
+)
 from lockstate.words.ids import AttemptId, HoldId
 from lockstate.words.modes import Mode
 from lockstate.words.results import Event, EventKind
@@ -129,3 +139,10 @@ def test_an_entry_without_locks_has_no_events() -> None:
     driver.run(Acquire("a", Mode.EXCLUSIVE, HoldId("h1"), AttemptId("h1"), ttl_ms=1000), 6)
     assert (len(none), len(driver.events)) == (0, 1)
     assert told_in((driver.events[0],)) == (driver.events[0],)
+
+
+def test_events_of_cells_stand_behind_the_others() -> None:
+    """Who watches is told of both, of one entry at once."""
+    acquire = Acquire("a", Mode.EXCLUSIVE, HoldId("h1"), AttemptId("h1"), ttl_ms=1000)
+    outcome = LockMachine().apply(Entry(1, (Batch("n1", (1, 2), (PutCell(b"k", b"v"), acquire)),)))
+    assert [event.name for event in outcome.all_events] == ["a", "k"]
