@@ -64,7 +64,7 @@ def test_a_lost_volume_is_repaired(cluster: Cluster) -> None:
     state = "{{.State.Running}} {{.RestartCount}}"
     assert docker("inspect", "--format", state, cluster.container("n3")) == "true 0"
 
-    change(cluster, "remove", "n3")
+    change(cluster, "remove", "n3", "--yes")
     cluster.compose("up", "--detach", "n3", HOLDFAST_JOIN_N3="true")
     change(cluster, "add", "n3", "n3:7800", "--wait", "1m")
     wait_for("n3 is ready", partial(cluster.ready, "n3"))
