@@ -81,15 +81,20 @@ class SyncThread:
         self._thread: threading.Thread | None = None
 
     def start(self, sync: Sync, ended: Callable[[], None]) -> None:
-        """Run it in the thread; call `ended` before this returns if that is soon, else from the loop."""
+        """Run it in the thread; call `ended` before this returns if that is soon, else from the loop.
+
+        Raises OSError or RuntimeError if there can be no thread: then nobody runs it.
+        """
         order = _Order(sync, ended)
-        sync.wait_for = order.join
         if self._thread is None:
-            self._begin()
+            self._thread = self._begin()
+        # Not before there is a thread: nobody may wait for what nobody runs.
+        sync.wait_for = order.join
         self._call(order)
-        if not self._ends.poll(self._patience_ms):
-            with order.guard:
-                order.is_waited_for_elsewhere = not order.is_done
+        self._ends.poll(self._patience_ms)
+        # What is on disk is said by the order: the call may be one that somebody else was to hear.
+        with order.guard:
+            order.is_waited_for_elsewhere = not order.is_done
         if not order.is_waited_for_elsewhere:
             os.read(self._end_calls[0], 1)
             ended()
@@ -103,13 +108,14 @@ class SyncThread:
             for fd in (*self._order_calls, *self._end_calls):
                 os.close(fd)
 
-    def _begin(self) -> None:
-        """Begin the thread. Raises OSError."""
+    def _begin(self) -> threading.Thread:
+        """Begin the thread. Raises OSError or RuntimeError if the system has no more pipes or threads."""
         self._order_calls, self._end_calls = os.pipe(), os.pipe()
         self._ends = select.poll()
         self._ends.register(self._end_calls[0], select.POLLIN)
-        self._thread = threading.Thread(target=self._work, name="sync", daemon=True)
-        self._thread.start()
+        thread = threading.Thread(target=self._work, name="sync", daemon=True)
+        thread.start()
+        return thread
 
     def _call(self, order: _Order | None) -> None:
         """Give the thread an order; None: to end."""

@@ -1,12 +1,18 @@
 """Who runs syncs: in place, or in a thread that is waited for only briefly."""
 
 import asyncio
+import errno
+import os
 import threading
 import time
 from pathlib import Path
+from queue import SimpleQueue
+from typing import NoReturn
+
+import pytest
 
 from cluster.storage.files import Files
-from cluster.storage.journal import Journal, Sync
+from cluster.storage.journal import Journal, JournalError, Sync
 from cluster.storage.sync_runner import InPlace, SyncThread
 
 
@@ -129,3 +135,73 @@ async def test_closing_waits_for_what_is_under_way(tmp_path: Path) -> None:
     again = Journal.open(tmp_path)
     assert again.last_index == 1
     again.close()
+
+
+class Interrupted:
+    """The end of a pipe at which somebody waits, until a signal comes."""
+
+    def poll(self, _: float) -> NoReturn:
+        """Do not get far."""
+        raise KeyboardInterrupt
+
+
+async def test_the_end_of_a_sync_is_never_taken_for_that_of_the_next(tmp_path: Path) -> None:
+    """Who was interrupted while it waited has not heard the call, which then comes too early for the next."""
+    files = SlowFiles()
+    journal, told = Journal.open(tmp_path, files=files), []
+    runner = SyncThread(asyncio.get_running_loop().call_soon_threadsafe, patience_s=10)
+    sync = begun(journal)
+    runner.start(sync, lambda: None)
+    journal.end_sync(sync)
+    ends, runner._ends = runner._ends, Interrupted()  # type: ignore[assignment]
+    sync = begun(journal)
+    with pytest.raises(KeyboardInterrupt):
+        runner.start(sync, lambda: None)
+    journal.wait()
+    runner._ends = ends
+    assert ends.poll(20_000), "the call is there"
+    files.is_free.clear()
+    sync = begun(journal)
+    runner.start(sync, lambda: told.append("ended"))
+    assert told == [], "nothing of it is on disk"
+    files.is_free.set()
+    async with asyncio.timeout(20):
+        while not told:  # noqa: ASYNC110 - the end is told to a list
+            await asyncio.sleep(0.001)
+    journal.end_sync(sync)
+    runner.close()
+    journal.close()
+
+
+@pytest.mark.parametrize(
+    ("owner", "name", "error"),
+    [
+        (os, "pipe", OSError(errno.EMFILE, "Too many open files")),
+        (threading.Thread, "start", RuntimeError("can't start new thread")),
+    ],
+)
+def test_nobody_waits_for_a_sync_that_no_thread_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, owner: object, name: str, error: Exception
+) -> None:
+    """A node that gets no descriptors or no thread stops: to close its journal does not take for ever."""
+
+    def lacking(*_: object) -> NoReturn:
+        raise error
+
+    journal = Journal.open(tmp_path)
+    runner = SyncThread(lambda _: None)
+    sync = begun(journal)
+    monkeypatch.setattr(owner, name, lacking)
+    with pytest.raises(type(error)):
+        runner.start(sync, lambda: None)
+    monkeypatch.undo()
+    runner.close()
+    said: SimpleQueue[str] = SimpleQueue()
+
+    def close() -> None:
+        with pytest.raises(JournalError) as failed:
+            journal.close()
+        said.put(str(failed.value))
+
+    threading.Thread(target=close, daemon=True).start()
+    assert "something failed before the sync could be run" in said.get(timeout=20)
