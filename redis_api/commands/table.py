@@ -191,11 +191,6 @@ async def answer(client: Client, words: list[bytes]) -> Reply:
 
 async def _answer(client: Client, row: Command | None, name: bytes, words: list[bytes]) -> Reply:
     try:
-        if row is None or not row.is_open:
-            client.admit()
-            if client.place.refused is not None:
-                client.is_leaving = True
-                raise CommandRefused("max number of clients reached")
         checked = _checked(client, row, name, words)
         if client.queue is not None and name not in _AT_ONCE:
             client.queue.add(words, is_possible=name in _QUEUED)
@@ -214,6 +209,11 @@ def _full_name(name: bytes, words: list[bytes]) -> str:
 
 def _checked(client: Client, row: Command | None, name: bytes, words: list[bytes]) -> Command:
     """Return a command that may be carried out, or queued. Raises ProblemError, CommandRefused."""
+    if row is None or not row.is_open:
+        client.admit()
+        if client.place.refused is not None:
+            client.is_leaving = True
+            raise CommandRefused("max number of clients reached")
     if client.listening.count and client.protocol < 3 and name not in _WHILE_LISTENING:  # noqa: PLR2004 - RESP
         raise CommandRefused(
             f"Can't execute '{_full_name(name, words)}': only (P|S)SUBSCRIBE /"

@@ -2,6 +2,8 @@
 
 import asyncio
 
+import pytest
+
 from cluster.errors import OutcomeUnknown
 from http_api.server.authentication import KnownPrincipals
 from redis_api import connection
@@ -182,3 +184,20 @@ async def test_a_token_that_ends_ends_nothing_that_has_begun() -> None:
         assert await asyncio.wait_for(client.read(), 5) == "+OK"
         assert [(await client.read()).split()[0] for _ in range(2)] == ["-NOAUTH", "-NOAUTH"]
         assert len(served.holders) == 1
+
+
+@pytest.mark.parametrize(("turn_s", "count"), [(0.0, 1), (60.0, 4)])
+async def test_a_dear_command_ends_the_turn(
+    monkeypatch: pytest.MonkeyPatch, turn_s: float, count: int
+) -> None:
+    """Others wait for one of them, and not for a whole pipeline."""
+    monkeypatch.setattr(connection, "TURN_S", turn_s)
+    async with serving() as served:
+        client = served.redis.make()
+        client.connection_made(Unread())
+        client.data_received(sent([b"PING"]) * 4)
+        await asyncio.sleep(0)
+        assert served.face.commands["PING"] == count
+        await until(lambda: served.face.commands["PING"] == 4)
+        client.connection_lost(None)
+        await client.drain()

@@ -16,7 +16,7 @@ from lockapi.gateway import Gateway
 from lockstate.machine import LockMachine
 from lockstate.words.commands import Acquire, Command, MayWait
 from lockstate.words.ids import HoldId
-from redis_api.commands import quick, table
+from redis_api.commands import data_handlers, quick, table
 from redis_api.connection import Commands
 from redis_api.keys.data_table import DATA
 from redis_api.protocol import missing
@@ -641,3 +641,21 @@ async def test_what_one_caller_took_is_not_anothers_on_the_same_connection() -> 
         assert await client.ask("AUTH", OTHER_TOKEN) == "+OK"
         assert await client.ask("DEL", "k") == 1
         assert not served.holders
+
+
+async def test_who_is_out_goes_on_with_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A command of many steps ends at the first one behind the end of its token."""
+    monkeypatch.setattr(data_handlers, "_DELETED_COUNT", 1)
+    async with serving(token_line("ops", TOKEN, "force,acquire,read")) as served, served.client() as client:
+        assert await client.ask("AUTH", TOKEN) == "+OK"
+        for key in "abc":
+            assert await client.ask("SET", key, "v") == "+OK"
+        submit = served.node.submit
+
+        async def last(*args: Any) -> LocalAnswer:
+            served.authentication.principals = KnownPrincipals(served.authentication.gateway, ())
+            return await submit(*args)
+
+        monkeypatch.setattr(served.node, "submit", last)
+        assert (await client.ask("FLUSHDB")).startswith("-NOAUTH ")
+        assert len(served.node.machine.state.cells) == 2
