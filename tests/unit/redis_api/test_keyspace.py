@@ -651,8 +651,8 @@ async def test_a_wait_ends(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(key_waits, "NAMES_COUNT_MAX", 4)
         refused = await client.ask("BLPOP", "a", "b", "c", "d", 1)
         assert refused.startswith("-TRYAGAIN overloaded: clients of this node wait for 4 lists")
-        assert await client.ask("BLPOP", "a", "b", 0.01) is None
-        assert await client.ask("BLPOP", "a", "b", 0.01) is None, "those who wait no more count no more"
+        assert await client.ask("BLPOP", "a", "b", "0.01") is None
+        assert await client.ask("BLPOP", "a", "b", "0.01") is None, "those who wait no more count no more"
         served.node.events.restart(served.node.machine.revision)
         served.node.begin_shutdown()
         assert (await other.read()).startswith("-LOADING shutting-down")
