@@ -24,6 +24,8 @@ HELD_BYTES_MAX: Final = 64 * 1024
 """Bytes of commands that wait for the one before them; then reading stops."""
 TURN_COUNT: Final = 8
 """Commands that one connection has carried out before others have their turn: many are over at once."""
+TURN_S: Final = 0.005
+"""Seconds behind which others have their turn as well: a message to thousands takes many milliseconds."""
 WINDOW_COUNT: Final = 256
 """Commands of one connection that are under way at a time; more wait until the first ones are answered. All
 may be begun in one turn, which takes a few milliseconds: so they share an entry, and what an entry costs."""
@@ -218,15 +220,17 @@ class RedisConnection(asyncio.Protocol):
 
     async def _work(self, words: list[bytes] | None) -> None:
         """Carry out a command behind all that is under way, and those that follow and need that, too."""
-        count = 0
+        loop, count = asyncio.get_running_loop(), 0
         try:
             await self._is_all_answered.wait()
+            turn_s = loop.time()
             while words is not None and not self._is_ending:  # it may have ended while this waited
                 count += 1
                 await self._carry_out(words)
                 await self._can_write.wait()
-                if not count % TURN_COUNT:
+                if not count % TURN_COUNT or loop.time() - turn_s >= TURN_S:
                     await asyncio.sleep(0)
+                    turn_s = loop.time()
                 words = self._next()
                 if words is not None and self._has_begun(words):
                     break

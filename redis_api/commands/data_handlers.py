@@ -78,6 +78,7 @@ async def _delete(client: Client, database: int, keys: list[bytes]) -> int | Fai
             overlay.database = database
             return overlay.call(words)
 
+        client.admit()  # there may be thousands of steps, and rights change
         done = await transact(client, program)
         if isinstance(done, Failure):
             return done

@@ -296,15 +296,15 @@ def _check_no_cell(client: Client, name: str, value: bytes) -> None:
 
     It was none, as far as this node knew, when the script was begun; what is behind it has begun.
     """
-    cell = client.gateway.node.machine.cell(name.encode())
+    cell = client.face.gateway.node.machine.cell(name.encode())
     found = None if cell is None else cell_values.decode(cell.value)
     if isinstance(found, tuple) or found == value:
         raise CommandRefused("the key has become a string: run the script again", "TRYAGAIN") from None
 
 
 def _is_cell(client: Client, name: str) -> bool:
-    """Whether a name is a cell in what this node has applied."""
-    return name.encode() in client.gateway.node.machine.state.cells
+    """Whether a name is a cell in what this node has applied, whatever its caller may still ask."""
+    return name.encode() in client.face.gateway.node.machine.state.cells
 
 
 async def _run_on_lock(client: Client, script: Script, name: str, text: str, args: Sequence[bytes]) -> int:

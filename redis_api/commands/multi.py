@@ -96,6 +96,15 @@ async def discard(client: Client, args: list[bytes]) -> Reply:
     return OK
 
 
+def note_refused(client: Client, name: bytes) -> None:
+    """Let a transaction fail of which a command was refused; a refused EXEC ends it, as in Redis."""
+    if client.queue is None:
+        return
+    client.queue.has_failed = True
+    if name == b"EXEC":
+        _end(client, "EXEC")
+
+
 def _end(client: Client, name: str) -> tuple[Queue, Sequence[Watched]]:
     queue, watched = client.queue, client.watched
     if queue is None:

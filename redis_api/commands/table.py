@@ -190,20 +190,15 @@ async def answer(client: Client, words: list[bytes]) -> Reply:
 
 
 async def _answer(client: Client, row: Command | None, name: bytes, words: list[bytes]) -> Reply:
-    if row is None or not row.is_open:
-        client.admit()
-        if client.place.refused is not None:
-            client.is_leaving = True
-            raise CommandRefused("max number of clients reached")
-    if client.queue is None or name in _AT_ONCE:
-        return await _checked(client, row, name, words).handler(client, words[1:])
     try:
-        _checked(client, row, name, words)
-        client.queue.add(words, is_possible=name in _QUEUED)
+        checked = _checked(client, row, name, words)
+        if client.queue is not None and name not in _AT_ONCE:
+            client.queue.add(words, is_possible=name in _QUEUED)
+            return Status("QUEUED")
     except Exception:
-        client.queue.has_failed = True
+        multi.note_refused(client, name)
         raise
-    return Status("QUEUED")
+    return await checked.handler(client, words[1:])
 
 
 def _full_name(name: bytes, words: list[bytes]) -> str:
@@ -214,6 +209,11 @@ def _full_name(name: bytes, words: list[bytes]) -> str:
 
 def _checked(client: Client, row: Command | None, name: bytes, words: list[bytes]) -> Command:
     """Return a command that may be carried out, or queued. Raises ProblemError, CommandRefused."""
+    if row is None or not row.is_open:
+        client.admit()
+        if client.place.refused is not None:
+            client.is_leaving = True
+            raise CommandRefused("max number of clients reached")
     if client.listening.count and client.protocol < 3 and name not in _WHILE_LISTENING:  # noqa: PLR2004 - RESP
         raise CommandRefused(
             f"Can't execute '{_full_name(name, words)}': only (P|S)SUBSCRIBE /"
@@ -226,6 +226,12 @@ def _checked(client: Client, row: Command | None, name: bytes, words: list[bytes
     if not row.in_start and (how_far := client.face.starting()):
         raise CommandRefused(f"Holdfast is loading: {how_far}", "LOADING")
     if row.need is not None and not client.is_counted:
-        count = len(words) - 1 if row.keys == _ALL else 1
+        count = _keys_count(row.keys, len(words))
         client.face.rates.take(client.principal or client.place.origin, row.need, count)
     return row
+
+
+def _keys_count(keys: tuple[int, int, int], words_count: int) -> int:
+    """Return how many keys a command of so many words has; one for a command that names none."""
+    first, last, step = keys
+    return max(len(range(first, (last if last >= 0 else words_count + last) + 1, step or 1)), 1)

@@ -344,13 +344,13 @@ class Overlay:
             return True
         if not slot.hold_id:
             return False
+        (hold,) = slot.holds
+        if hold.principal not in ("", self.client.principal):
+            return False  # the connection may have been another caller's before
         if self.client.own.get(slot.name) == slot.hold_id:
             return True
-        (hold,) = slot.holds
-        is_known = bool(hold.value) and hold.value in {
-            spelled.value_text(value) for value in (*self.known, *(() if said is None else (said,)))
-        }
-        return is_known and hold.principal in ("", self.client.principal)
+        values = (*self.known, *(() if said is None else (said,)))
+        return bool(hold.value) and hold.value in map(spelled.value_text, values)
 
     def is_renewal(self, slot: Slot, value: bytes) -> bool:
         """Whether a string that is to be written is the value that a hold of this client has already."""

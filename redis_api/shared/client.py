@@ -30,6 +30,8 @@ OWN_COUNT_MAX: Final = 10_000
 """Holds that a connection is known to have taken. It loses sight of the oldest ones first."""
 UNREAD_BYTES_MAX: Final = 1024 * 1024
 """Bytes of messages that a client has not read; with more of them it is cut off."""
+UNREAD_OF_ALL_BYTES_MAX: Final = 512 * 1024 * 1024
+"""The same of all clients of a node, of which each has its share, and one message more."""
 BEHIND_A_WAIT: Final = "too many commands behind one that waits: use another connection"
 
 _OWNERS_KEPT_MAX: Final = 1024
@@ -185,7 +187,8 @@ class Client:
             return False
         if not rights.covers(Right.READ, name):
             return False
-        if self.transport.get_write_buffer_size() > UNREAD_BYTES_MAX:
+        share_bytes = UNREAD_OF_ALL_BYTES_MAX // max(self.face.clients_count, 1)
+        if self.transport.get_write_buffer_size() > min(UNREAD_BYTES_MAX, share_bytes):
             self.place.unread()
             return False
         self.transport.write(encode(push, self.protocol))

@@ -16,6 +16,8 @@ from lockstate.words.results import CellEventKind
 
 WAITERS_COUNT_MAX: Final = 10_000
 """Clients that wait on one node."""
+NAMES_COUNT_MAX: Final = 100_000
+"""Names for which they wait, counted for each client: some 50 MB."""
 _READ_COUNT: Final = 500
 """Events that are read at a time, or one entry more."""
 
@@ -50,8 +52,8 @@ class KeyWaits:
 
     def __init__(self) -> None:
         self._waiters: dict[str, dict[Waiter, None]] = {}
-        self.count = 0
-        """How many wait."""
+        self.count = self._names_count = 0
+        """How many wait, and for how many names."""
         self._log: EventLog
         self._position = Position.behind(0)
 
@@ -61,17 +63,21 @@ class KeyWaits:
         if self.count >= WAITERS_COUNT_MAX:
             raise Overloaded(f"{WAITERS_COUNT_MAX} clients wait for lists on this node; try another one")
         waiter = Waiter(list(dict.fromkeys(names)))
+        if self._names_count + len(waiter.names) > NAMES_COUNT_MAX:
+            raise Overloaded(f"clients of this node wait for {NAMES_COUNT_MAX} lists; try another one")
         if not self.count:
             self._log, self._position = log, log.newest
             log.follow(self)
             log.watchers += 1  # a follower hears of entries at once while there are any
         self.count += 1
+        self._names_count += len(waiter.names)
         for name in waiter.names:
             self._waiters.setdefault(name, {})[waiter] = None
         try:
             yield waiter
         finally:
             self.count -= 1
+            self._names_count -= len(waiter.names)
             for name in waiter.names:
                 waiters = self._waiters[name]
                 del waiters[waiter]

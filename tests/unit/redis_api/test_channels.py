@@ -107,11 +107,13 @@ async def test_rights_are_those_of_the_name() -> None:
         assert await listener.is_over(), "its token counts no more"
 
 
-async def test_there_are_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
-    """On what a connection listens to, on patterns of all, and on what is not read."""
+@pytest.mark.parametrize("bound", ["UNREAD_BYTES_MAX", "UNREAD_OF_ALL_BYTES_MAX"])
+async def test_there_are_bounds(monkeypatch: pytest.MonkeyPatch, bound: str) -> None:
+    """On what a connection listens to, on patterns of all, and on what one and all have not read."""
+    monkeypatch.setattr(client, "UNREAD_BYTES_MAX", 1 << 40)
     monkeypatch.setattr(channels, "COUNT_MAX", 2)
     monkeypatch.setattr(listeners, "PATTERNS_COUNT_MAX", 1)
-    monkeypatch.setattr(client, "UNREAD_BYTES_MAX", 1_000_000)
+    monkeypatch.setattr(client, bound, 1_000_000)
     async with two() as (served, listener, speaker):
         assert (await listener.ask("SUBSCRIBE", "a", "b", "c")).startswith("-ERR a connection listens to at")
         assert (await listener.ask("PSUBSCRIBE", "a*", "b*")).startswith("-TRYAGAIN clients of this node")

@@ -647,6 +647,12 @@ async def test_a_wait_ends(monkeypatch: pytest.MonkeyPatch) -> None:
         other = await _waiting(served, 0)
         monkeypatch.setattr(key_waits, "WAITERS_COUNT_MAX", 1)
         assert (await client.ask("BLPOP", "q", 1)).startswith("-TRYAGAIN overloaded: 1 clients wait")
+        monkeypatch.setattr(key_waits, "WAITERS_COUNT_MAX", 2)
+        monkeypatch.setattr(key_waits, "NAMES_COUNT_MAX", 4)
+        refused = await client.ask("BLPOP", "a", "b", "c", "d", 1)
+        assert refused.startswith("-TRYAGAIN overloaded: clients of this node wait for 4 lists")
+        assert await client.ask("BLPOP", "a", "b", "0.01") is None
+        assert await client.ask("BLPOP", "a", "b", "0.01") is None, "those who wait no more count no more"
         served.node.events.restart(served.node.machine.revision)
         served.node.begin_shutdown()
         assert (await other.read()).startswith("-LOADING shutting-down")

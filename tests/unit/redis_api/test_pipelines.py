@@ -2,11 +2,14 @@
 
 import asyncio
 
+import pytest
+
 from cluster.errors import OutcomeUnknown
+from http_api.server.authentication import KnownPrincipals
 from redis_api import connection
 from tests.support.redis_words import sent
-from tests.unit.http_api.serving import until
-from tests.unit.redis_api.test_server import VALUE, Connected, serving
+from tests.unit.http_api.serving import token_line, until
+from tests.unit.redis_api.test_server import TOKEN, VALUE, Connected, serving
 
 RELEASE = "if redis.call('get',KEYS[1])==ARGV[1] then return redis.call('del',KEYS[1]) else return 0 end"
 OTHER = b"fedcba9876543210"
@@ -163,3 +166,38 @@ async def test_a_node_that_stops_answers_all_that_has_begun() -> None:
         assert await client.is_over()
         await stopping
         assert len(served.holders) == 2
+
+
+async def test_a_token_that_ends_ends_nothing_that_has_begun() -> None:
+    """What was taken before is answered, and what comes behind it is refused."""
+    async with serving(token_line("billing", TOKEN, "acquire,read")) as served, served.client() as client:
+        assert await client.ask("AUTH", TOKEN) == "+OK"
+        (known,) = served.face.clients
+        served.node.answers.clear()
+        take(client, "a")
+        await until(lambda: len(served.holders) == 1)
+        served.authentication.principals = KnownPrincipals(served.authentication.gateway, ())
+        take(client, "b")
+        client.send("PING")
+        await until(lambda: not known.principal)
+        served.node.answers.set()
+        assert await asyncio.wait_for(client.read(), 5) == "+OK"
+        assert [(await client.read()).split()[0] for _ in range(2)] == ["-NOAUTH", "-NOAUTH"]
+        assert len(served.holders) == 1
+
+
+@pytest.mark.parametrize(("turn_s", "count"), [(0.0, 1), (60.0, 4)])
+async def test_a_dear_command_ends_the_turn(
+    monkeypatch: pytest.MonkeyPatch, turn_s: float, count: int
+) -> None:
+    """Others wait for one of them, and not for a whole pipeline."""
+    monkeypatch.setattr(connection, "TURN_S", turn_s)
+    async with serving() as served:
+        client = served.redis.make()
+        client.connection_made(Unread())
+        client.data_received(sent([b"PING"]) * 4)
+        await asyncio.sleep(0)
+        assert served.face.commands["PING"] == count
+        await until(lambda: served.face.commands["PING"] == 4)
+        client.connection_lost(None)
+        await client.drain()

@@ -16,7 +16,7 @@ from lockapi.gateway import Gateway
 from lockstate.machine import LockMachine
 from lockstate.words.commands import Acquire, Command, MayWait
 from lockstate.words.ids import HoldId
-from redis_api.commands import quick, table
+from redis_api.commands import data_handlers, quick, table
 from redis_api.connection import Commands
 from redis_api.keys.data_table import DATA
 from redis_api.protocol import missing
@@ -32,6 +32,7 @@ T = TypeVar("T")
 VALUE = b"0123456789abcdef"
 TOKEN = "t" * 40
 OTHER_TOKEN = "u" * 40
+WEB = "w" * 40
 
 
 class SlowNode(LocalNode):
@@ -367,11 +368,26 @@ async def test_a_caller_has_a_rate_and_a_node_has_room() -> None:
             writer.close()
 
 
-async def test_each_key_is_a_request() -> None:
+@pytest.mark.parametrize(
+    ("command", "words", "count"),
+    [
+        ("DEL", ["a", "b", "c"], 3),
+        ("MGET", ["a", "b", "c"], 3),
+        ("BLPOP", ["a", "b", "c", 0.01], 3),
+        ("MSET", ["a", 1, "b", 1, "c", 1], 3),
+        ("MSETNX", ["a", 1, "b", 1, "c", 1], 3),
+        ("RPUSH", ["a", 1, 2, 3], 1),
+        ("DBSIZE", [], 1),
+    ],
+)
+async def test_each_key_is_a_request(command: str, words: list[str | int], count: int) -> None:
     """A command of many keys counts as much as many commands."""
-    async with serving(rates=RequestRates(10)) as served, served.client() as client:
-        assert await client.ask("DEL", *[f"k{number}" for number in range(1_000)]) == 0
-        assert (await client.ask("GET", "k")).startswith("-TRYAGAIN too-many-requests: ")
+    rates = RequestRates(10, now_s=lambda: 0.0)
+    async with serving(rates=rates) as served, served.client() as client:
+        await client.ask(command, *words)
+        for _ in range(10 - count):
+            assert await client.ask("GET", "other") is None
+        assert (await client.ask("GET", "other")).startswith("-TRYAGAIN too-many-requests: ")
 
 
 async def test_each_command_is_counted_once() -> None:
@@ -426,6 +442,33 @@ async def test_a_node_that_starts_says_so() -> None:
         served.starting = "50 % of the state is read"
         assert await client.ask("CLIENT", "SETINFO", "LIB-NAME", "redis-py") == "+OK"
         assert (await client.ask("GET", "k")).startswith("-LOADING Holdfast is loading: 50 %")
+
+
+async def test_a_refused_exec_ends_its_transaction() -> None:
+    """Else what comes behind it would be queued for ever, and QUEUED be taken for a lock."""
+    async with serving() as served, served.client() as client:
+        served.starting = "50 % of the state is read"
+        assert await client.ask("MULTI") == "+OK"
+        assert (await client.ask("SET", "k", VALUE, "NX", "PX", 30_000)).startswith("-LOADING ")
+        assert (await client.ask("EXEC")).startswith("-LOADING ")
+        served.starting = ""
+        assert await client.ask("SET", "k", VALUE, "NX", "PX", 30_000) == "+OK"
+
+
+async def test_a_transaction_lacks_no_command_of_a_caller_who_was_out() -> None:
+    """A command that was refused because of who asked is one that EXEC would do without."""
+    async with serving(token_line("billing", TOKEN, "acquire,read")) as served, served.client() as client:
+        assert await client.ask("AUTH", TOKEN) == "+OK"
+        assert await client.ask("MULTI") == "+OK"
+        known, served.authentication.principals = (
+            served.authentication.principals,
+            KnownPrincipals(served.authentication.gateway, ()),
+        )
+        assert (await client.ask("SET", "first", "v")).startswith("-NOAUTH ")
+        served.authentication.principals = known
+        assert await client.ask("SET", "second", "v") == "+QUEUED"
+        assert (await client.ask("EXEC")).startswith("-EXECABORT ")
+        assert await client.ask("GET", "second") is None
 
 
 async def test_no_leader_is_tried_again_and_an_unknown_outcome_ends_the_connection() -> None:
@@ -583,3 +626,36 @@ async def test_so_much_is_given_back_at_one_time(
     assert "event=redis-not-given-back name='redis/0/2'" in caplog.text
     may_go_on.set()
     await until(lambda: given == grants.given_back_count == 2)
+
+
+async def test_what_one_caller_took_is_not_anothers_on_the_same_connection() -> None:
+    """Who has the right force ends it by force, as on any connection; who has not is told so."""
+    tokens = token_line("billing", TOKEN, "acquire,read")
+    tokens += token_line("ops", OTHER_TOKEN, "force,acquire,read") + token_line("web", WEB, "acquire,read")
+    async with serving(tokens) as served, served.client() as client:
+        assert await client.ask("AUTH", TOKEN) == "+OK"
+        assert await client.ask("SET", "k", VALUE, "NX", "PX", 30_000) == "+OK"
+        assert await client.ask("AUTH", WEB) == "+OK"
+        assert (await client.ask("DEL", "k")).startswith("-NOPERM forbidden: this needs the right force")
+        assert (await client.ask("PEXPIRE", "k", 60_000)).startswith("-NOPERM ")
+        assert await client.ask("AUTH", OTHER_TOKEN) == "+OK"
+        assert await client.ask("DEL", "k") == 1
+        assert not served.holders
+
+
+async def test_who_is_out_goes_on_with_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A command of many steps ends at the first one behind the end of its token."""
+    monkeypatch.setattr(data_handlers, "_DELETED_COUNT", 1)
+    async with serving(token_line("ops", TOKEN, "force,acquire,read")) as served, served.client() as client:
+        assert await client.ask("AUTH", TOKEN) == "+OK"
+        for key in "abc":
+            assert await client.ask("SET", key, "v") == "+OK"
+        submit = served.node.submit
+
+        async def last(*args: Any) -> LocalAnswer:
+            served.authentication.principals = KnownPrincipals(served.authentication.gateway, ())
+            return await submit(*args)
+
+        monkeypatch.setattr(served.node, "submit", last)
+        assert (await client.ask("FLUSHDB")).startswith("-NOAUTH ")
+        assert len(served.node.machine.state.cells) == 2
