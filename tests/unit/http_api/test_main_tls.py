@@ -103,7 +103,7 @@ def test_a_client_is_revoked_while_the_node_runs(tmp_path: Path, certificates: C
             path.write_text(f"{lost.serial:x}  # the notebook that was stolen\n")
             program.process.send_signal(signal.SIGHUP)
             assert program.wait_line(r"event=tls-revoked ended=(\d+)") == "1"
-            # Unknown if it was sent on the connection that had just been ended: nothing told that it was not read.
+            # Unknown if it was sent on the connection that had just ended: nobody told that it was not read.
             refused = (holdfast.AccessDenied, holdfast.OutcomeUnknown)
             with pytest.raises(refused, match="the certificate of this client is revoked"):
                 loser.acquire("c")
