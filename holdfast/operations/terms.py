@@ -170,7 +170,7 @@ def check_owner(tied_to: object) -> None:
 
 
 def _check_text(call: str, word: str, given: Mapping[str, Any]) -> None:
-    """Raise TypeError for a note or value that is no text, such as the `value` of Python's semaphores."""
+    """Raise TypeError for a note or value that is not a text, such as the `value` of Python's semaphores."""
     if not isinstance(text := given.get(word, ""), str):
         permits = "; the number of permits is limit=" if call == "semaphore" and word == "value" else ""
         raise TypeError(f"{word}: {text!r} is not a str: others read it beside the hold{permits}")
