@@ -174,7 +174,7 @@ def _check_directory(config: NodeConfig, report: Report) -> Directory:
             " before it is started with these settings. Its log was not compared with them"
         )
     elif found.is_new:
-        report.ok(f"data_dir: {path}: it is new, and would be made that of {config.node_id}")
+        report.ok(f"data_dir: {path}: it has no data yet, and would become the directory of {config.node_id}")
     else:
         cluster = f"cluster {found.cluster_id}" if found.cluster_id else "no cluster yet"
         report.ok(f"data_dir: {path}: it is that of {config.node_id}, of {cluster}")

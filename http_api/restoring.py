@@ -49,7 +49,7 @@ def _restore(words: Sequence[str], environ: Mapping[str, str]) -> int:
     parser = _Parser(
         prog="holdfast-node restore",
         allow_abbrev=False,
-        description="Make an empty data directory that of the first node of a new cluster, which has the"
+        description="Turn an empty data directory into that of the first node of a new cluster, which has the"
         " state of a backup. Run it on one node alone; the others join with --join and empty directories."
         " Without a FILE the new cluster is empty, and --min-token says where its tokens begin.",
     )

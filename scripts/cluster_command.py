@@ -5,13 +5,16 @@ import shlex
 import subprocess
 import sys
 from collections.abc import Sequence
+from importlib.util import find_spec
 from pathlib import Path
 
+from scripts.lib import cluster_file
 from scripts.lib.ports import PortsBusyError
 from scripts.local_cluster import ClusterFailure, LocalCluster
 
 DEFAULT_BASE_PORT = 7700
 NODES_MAX = 9
+LUA = ".venv/bin/pip install 'holdfast-node[redis-lua]'"
 
 EXAMPLE = """\
 example:
@@ -77,6 +80,11 @@ def _up(arguments: argparse.Namespace) -> int:
     """Start the cluster and print where it is."""
     if not 1 <= arguments.nodes <= NODES_MAX:
         raise ClusterFailure(f"--nodes {arguments.nodes}: must be 1 to {NODES_MAX}")
+    exists = (arguments.dir / cluster_file.FILE).exists()
+    if exists and arguments.redis and not LocalCluster(arguments.dir).redis_addresses:
+        raise ClusterFailure(
+            f"--redis: the cluster in {arguments.dir} was made without it; take another --dir"
+        )
     cluster = LocalCluster.up(
         arguments.dir,
         nodes=arguments.nodes,
@@ -89,6 +97,8 @@ def _up(arguments: argparse.Namespace) -> int:
     if cluster.redis_addresses:
         told = ", ".join(cluster.redis_addresses.values())
         print(f"cluster: clients of Redis are served at {told}", file=sys.stderr)
+        if find_spec("lupa") is None:
+            print(f"cluster: scripts of your own need Lua: {LUA}, then restart each node", file=sys.stderr)
     for name, value in cluster.client_environment.items():
         print(f"export {name}={shlex.quote(value)}")
     return 0

@@ -29,7 +29,7 @@ def add_parser(commands: CommandParser) -> None:
     """Describe the commands."""
     backup = commands.command(
         "backup",
-        "save the whole cluster to a file, and look at such a file",
+        "save the whole cluster to a file, and look at one; `holdfast-node restore` makes a cluster of it",
     )
     save = backup.command("save", "save a backup; the file is complete, or not there", _save)
     save.add_argument("file", metavar="FILE", help="- is standard output; with --every a directory")

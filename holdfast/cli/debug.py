@@ -38,7 +38,7 @@ def add_parser(commands: CommandParser) -> None:
     """Describe the commands."""
     debug = commands.command(
         "debug",
-        "write an archive to find a mistake by: log lines, status, metrics and stacks of all nodes",
+        "write log lines, status, metrics and stacks of all nodes to an archive, to find a fault with",
         _debug,
         description="Ask all nodes at once for status, metrics, settings without secrets, their last 1,000"
         " log lines, and where their threads and tasks are, and write that to one archive (tar.gz), readable"

@@ -30,7 +30,7 @@ from holdfast.values.errors import (
 )
 from holdfast.values.lease import RELEASED
 from holdfast.values.metrics import Reporter
-from holdfast.values.other_words import Suggesting
+from holdfast.values.other_words import EnteredOneWay, MadeByClient
 from holdfast.values.words import COMPATIBLE, Mode, Scope
 
 H = TypeVar("H", bound=Hold)
@@ -91,7 +91,7 @@ async def confirm(hold: Hold) -> None:
             await hold.give_up()
 
 
-class Acquiring(Coroutine[Any, Any, T]):
+class Acquiring(EnteredOneWay, Coroutine[Any, Any, T]):
     """An acquire under way: `await` it for the hold, or use it as the context, `async with x.acquire()`."""
 
     def __init__(self, work: Coroutine[Any, Any, T]) -> None:
@@ -130,7 +130,7 @@ class Acquiring(Coroutine[Any, Any, T]):
         return ending
 
 
-class Acquirable(Suggesting, Generic[H]):
+class Acquirable(MadeByClient, Generic[H]):
     """Something to acquire, again and again, by any number of tasks: each gets a hold of its own.
 
     `async with` waits for it, renews the hold while the block runs, and releases it. When the hold is lost,
@@ -452,7 +452,7 @@ class Semaphore(Acquirable[Hold]):
         return Hold(self._transport, granted, session)
 
 
-class Openable(Generic[S]):
+class Openable(EnteredOneWay, Generic[S]):
     """A session to open: `async with` keeps it alive while its block runs, and then closes it.
 
     Any number of blocks may be open at once: each has a session of its own, see `Acquirable`.

@@ -8,12 +8,12 @@ from holdfast.operations.terms import wait_s
 from holdfast.transport.transport import Transport
 from holdfast.values.durations import Seconds, to_ms
 from holdfast.values.errors import RateLimited, Refused, StaleToken
-from holdfast.values.other_words import Suggesting
+from holdfast.values.other_words import MadeByClient
 from holdfast.values.words import Algorithm
 from holdfast.wire.answers import Taken
 
 
-class RateLimiter(Suggesting):
+class RateLimiter(MadeByClient):
     """A limit that all clients share: `limit` in each `per` seconds, or what the cluster knows it to be.
 
     `async with limiter:` is `await limiter.take()` before a block; nothing is given back after it.
@@ -83,7 +83,7 @@ class RateLimiter(Suggesting):
             return None
 
 
-class Fence(Suggesting):
+class Fence(MadeByClient):
     """The highest token that a resource has seen, kept by the cluster."""
 
     def __init__(self, transport: Transport, name: str) -> None:

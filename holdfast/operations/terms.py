@@ -169,6 +169,13 @@ def check_owner(tied_to: object) -> None:
         raise TypeError(f"tied_to: {tied_to!r} is neither a task nor a thread")
 
 
+def _check_text(call: str, word: str, given: Mapping[str, Any]) -> None:
+    """Raise TypeError for a note or value that is not a text, such as the `value` of Python's semaphores."""
+    if not isinstance(text := given.get(word, ""), str):
+        permits = "; the number of permits is limit=" if call == "semaphore" and word == "value" else ""
+        raise TypeError(f"{word}: {text!r} is not a str: others read it beside the hold{permits}")
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Terms:
     """How something is to be acquired and kept. `wait_s` None waits for as long as it takes.
@@ -236,6 +243,8 @@ def terms_of(call: str, owner: str, known: type, given: Mapping[str, Any]) -> Te
     if given.get("tied_to") is not None and endless:
         raise ValueError("tied_to: what has no deadline is not renewed, and would outlive it")
     check_owner(given.get("tied_to"))
+    _check_text(call, "note", given)
+    _check_text(call, "value", given)
     if "grace" in given and "ask_after" not in given:
         raise ValueError("grace: needs ask_after, which says when the wait asks")
     if given.get("if_held", "refuse") not in ("refuse", "count"):

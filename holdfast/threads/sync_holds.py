@@ -24,7 +24,7 @@ from holdfast.transport.blocks import Acquired, Around, Block, Blocks, Entered
 from holdfast.values.durations import Seconds
 from holdfast.values.errors import LeaseLost, LockHeld
 from holdfast.values.lease import RELEASED
-from holdfast.values.other_words import Suggesting
+from holdfast.values.other_words import EnteredOneWay, MadeByClient
 from holdfast.values.process import OfOneProcess
 from holdfast.values.words import HoldState, Reason
 from holdfast.wire.held import Leader, Revocation
@@ -208,7 +208,7 @@ class SyncSession(SyncKept[Session]):
         return Ending(self._twin.close).run() or ()
 
 
-class SyncOpenable(Generic[T]):
+class SyncOpenable(EnteredOneWay, Generic[T]):
     """A session to open: `with` keeps it alive while its block runs, and then closes it.
 
     Any number of blocks may be open at once: each has a session of its own, see `SyncAcquirable`.
@@ -252,7 +252,7 @@ class SyncSessionContext(SyncOpenable[SyncSession]):
         super().__init__(twin, SyncSession)
 
 
-class SyncAcquirable(Suggesting, Generic[S]):
+class SyncAcquirable(MadeByClient, Generic[S]):
     """Something to acquire, again and again, by any number of threads: each gets a hold of its own.
 
     `with` waits for it, renews the hold while the block runs, and releases it. When the hold was lost

@@ -1,7 +1,7 @@
 """Names that programs use which come from other libraries, and what to write here. They stay errors."""
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any, Final, Self
 
 _RENEW: Final = "renew() restarts the lease; what is held is renewed by itself"
 _ONCE: Final = "acquire(wait=0) tries once"
@@ -17,6 +17,15 @@ _TAKE: Final = "a rate limit has take() and try_take()"
 _CLOSE: Final = "close() ends a client, and lets go of what it keeps"
 _CLUSTER: Final = "client.cluster() shows the nodes and their leader"
 _READ: Final = "who has a lock and who waits is client.inspect(name); values are kept in client.cells"
+MADE_BY: Final[Mapping[str, str]] = {
+    "Lock": "client.lock(name), or client.acquire(name) to take it at once",
+    "Semaphore": "client.semaphore(name, limit)",
+    "Together": "client.together(name, ...)",
+    "Election": "client.election(name)",
+    "RateLimiter": "client.rate_limiter(name, '100/minute')",
+    "Fence": "client.fence(name)",
+}
+"""The calls of a client that make what elsewhere is made by its class."""
 REVOKED: Final = "what a holder is asked to give up is in hold.revocation, from its next renewal on"
 """The answer to a name or a keyword that hears of a revocation."""
 
@@ -45,11 +54,37 @@ METHODS: Final[Mapping[str, str]] = {
     "rate_limit": "client.rate_limiter(name, '100/minute')",
     "fencing_token": "token is the fencing token",
     "subscribe": "client.watch(prefix)",
+    **dict.fromkeys(("ReadLock", "WriteLock"), _MODE),
+    **{kind: call for kind, call in MADE_BY.items() if kind != "Together"},
 }
 """The names of others, and what to write here."""
 
 
-class Suggesting:
+class EnteredOneWay:
+    """Base of what has one kind of `with`: the other kind raises TypeError, which names its client."""
+
+    def __init_subclass__(cls, **arguments: Any) -> None:
+        """Add the methods of the other kind."""
+        super().__init_subclass__(**arguments)
+        if "__aenter__" in vars(cls) and not hasattr(cls, "__enter__"):
+            advice = "'async with', not 'with'; the client for threads is SyncClient"
+            _refuse(cls, ("__enter__", "__exit__"), advice)
+        elif "__enter__" in vars(cls) and not hasattr(cls, "__aenter__"):
+            advice = "'with', not 'async with'; the client for asyncio is Client"
+            _refuse(cls, ("__aenter__", "__aexit__"), advice)
+
+
+def _refuse(kind: type, methods: Iterable[str], advice: str) -> None:
+    """Give a class methods that raise TypeError: what it is entered with."""
+
+    def refused(self: object, *_: object) -> None:
+        raise TypeError(f"{type(self).__name__!r} object is entered with {advice}")
+
+    for method in methods:
+        setattr(kind, method, refused)
+
+
+class Suggesting(EnteredOneWay):
     """Base of what users call: a name that it does not have, and others do, is answered with ours."""
 
     if not TYPE_CHECKING:  # for type checkers a wrong name stays one
@@ -61,3 +96,15 @@ class Suggesting:
             hint = METHODS.get(name)
             text = f"{kind.__name__!r} object has no attribute {name!r}" + (f": {hint}" if hint else "")
             raise AttributeError(text, name=name, obj=self)
+
+
+class MadeByClient(Suggesting):
+    """Base of what a call of a client makes: the class itself, called with a name or a client, says which."""
+
+    def __new__(cls, *given: Any, **named: Any) -> Self:
+        """Make it. Raises TypeError for what programs pass that know other libraries."""
+        first = type(given[0]).__name__ if given else ""
+        if first in ("str", "Client", "SyncClient") or "name" in named:
+            call = MADE_BY.get(cls.__name__.removeprefix("Sync"), "a call of a client")
+            raise TypeError(f"{cls.__name__} is made by a client: {call}")
+        return super().__new__(cls)

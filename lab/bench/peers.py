@@ -36,7 +36,7 @@ SHARE_MIN: Final = 0.01
 DESCRIPTION: Final = (
     "Start Holdfast, etcd, ZooKeeper, Redis and PostgreSQL on loopback, one after the other, and let the same"
     " closed loop acquire and release locks: first each worker one of its own, then a few workers one lock"
-    " that is handed on. 'HTTP is', 'stream is': Holdfast over each does so many times the cycles of a row."
+    " that is handed on. 'HTTP is' and 'stream is': cycles of Holdfast over each, divided by the row's."
     " Systems whose programs are not installed are left out. The exit code is 1 if any answer was an error."
 )
 
@@ -74,7 +74,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         read=float,
         metavar="S",
     )
-    options.add_number(parser, "--rounds", 1, "do everything so many times, and show medians")
+    options.add_number(parser, "--rounds", 1, "repeat everything N times, and show medians")
     parser.add_argument(
         "--share",
         type=_share,

@@ -167,7 +167,7 @@ class UnknownScript(CommandRefused):
         super().__init__(
             "unknown script: this node runs no Lua, and lock clients are not known to use it: it knows"
             f" compare-and-delete and compare-and-expire by their meaning; for all others: {sandbox.INSTALL}"
-            f" ({MANUAL})"
+            f" with the node's own pip, and start the node again ({MANUAL})"
         )
 
 

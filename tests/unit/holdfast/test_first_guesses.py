@@ -1,6 +1,7 @@
 """What people write who come from other libraries: it works, or the error says what to write here."""
 
 import re
+from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 
@@ -61,6 +62,62 @@ def test_an_error_names_the_call_that_was_made_and_the_argument_that_was_meant(
         getattr(kind("127.0.0.1:1"), call)("a", **options)
 
 
+@pytest.mark.parametrize(
+    ("made", "call"),
+    [
+        (lambda: holdfast.Lock("a"), "client.lock(name), or client.acquire(name)"),  # type: ignore[call-arg, arg-type]
+        (lambda: holdfast.Lock(holdfast.Client("127.0.0.1:1"), "a"), "client.lock(name)"),  # type: ignore[call-arg, arg-type]
+        (lambda: holdfast.SyncLock("a"), "client.lock(name)"),  # type: ignore[call-arg, arg-type]
+        (lambda: holdfast.Semaphore(name="a"), "client.semaphore(name, limit)"),  # type: ignore[call-arg]
+        (lambda: holdfast.Election("a"), "client.election(name)"),  # type: ignore[call-arg, arg-type]
+        (lambda: holdfast.RateLimiter("a"), "client.rate_limiter(name,"),  # type: ignore[call-arg, arg-type]
+        (lambda: holdfast.Fence("a"), "client.fence(name)"),  # type: ignore[call-arg, arg-type]
+    ],
+)
+def test_a_class_that_is_called_as_in_other_libraries_names_the_call_of_a_client(
+    made: Callable[[], object], call: str
+) -> None:
+    """With a name, by its keyword, or with a client and a name."""
+    with pytest.raises(TypeError, match=f"is made by a client: {re.escape(call)}"):
+        made()
+
+
+@pytest.mark.parametrize("entered", ["client", "lock", "acquiring", "session", "limiter"])
+async def test_the_wrong_kind_of_with_names_the_right_one(entered: str) -> None:
+    """What both clients make says so; type checkers refuse it as before."""
+
+    def things(client: Any) -> Any:
+        return {
+            "client": lambda: client,
+            "lock": lambda: client.lock("a"),
+            "session": client.session,
+            "limiter": lambda: client.rate_limiter("r", "5/minute"),
+        }
+
+    client = holdfast.AsyncClient("127.0.0.1:1")
+    acquiring: Any = client.acquire("a") if entered == "acquiring" else None
+    with (
+        pytest.raises(TypeError, match="'async with', not 'with'; the client for threads is SyncClient"),
+        acquiring or things(client)[entered](),
+    ):
+        pass
+    if acquiring is not None:
+        acquiring.close()
+        return
+    with pytest.raises(TypeError, match="'with', not 'async with'; the client for asyncio is Client"):
+        async with things(holdfast.SyncClient("127.0.0.1:1"))[entered]():
+            pass
+
+
+@pytest.mark.parametrize("kind", [holdfast.SyncClient, holdfast.AsyncClient])
+def test_a_value_that_is_no_text_is_refused_before_it_is_sent(kind: Any) -> None:
+    """`value` is the number of permits of Python's own semaphores."""
+    with pytest.raises(TypeError, match=r"value: 3 is not a str: .*; the number of permits is limit="):
+        kind("127.0.0.1:1").semaphore("a", value=3)
+    with pytest.raises(TypeError, match=r"note: None is not a str: others read it beside the hold$"):
+        kind("127.0.0.1:1").lock("a", note=None)
+
+
 @pytest.mark.parametrize("kind", [holdfast.SyncClient, holdfast.AsyncClient])
 def test_another_word_for_a_period_is_answered_with_ours(kind: Any) -> None:
     """As for the keywords of locks."""
@@ -76,6 +133,7 @@ def test_another_name_for_a_call_is_answered_with_ours(kind: Any) -> None:
     """Of a client and of what it makes; names that nobody has stay plain errors."""
     client = kind("127.0.0.1:1")
     for asked, name, said in (
+        (client, "Lock", r": client\.lock\(name\)"),
         (client, "elect", r": client\.election\(name\)"),
         (client, "get", r": who has a lock and who waits is client\.inspect\(name\)"),
         (client, "list_locks", r": client\.list\(prefix\)"),

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from cluster.config import NodeConfig
+from scripts import cluster_command
 from scripts.lib import cluster_file, ports
 from scripts.local_cluster import (
     ELECTIONS_MS,
@@ -151,6 +152,16 @@ def test_unknown_nodes_and_directories_are_told(tmp_path: Path) -> None:
     cluster_file.create(tmp_path, 3, 0, [])
     with pytest.raises(ClusterFailure, match="n1, n2, n3"):
         LocalCluster(tmp_path).kill("n9")
+
+
+def test_a_cluster_made_without_redis_is_not_started_with_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A cluster keeps its ports, so `--redis` would be ignored: it is refused, and nothing starts."""
+    cluster_file.create(tmp_path, 3, 0, [])
+    assert cluster_command.main(["up", "--redis", "--dir", str(tmp_path)]) == 1
+    assert "was made without it; take another --dir" in capsys.readouterr().err
+    assert not any(LocalCluster(tmp_path).is_alive(node.id) for node in LocalCluster(tmp_path).nodes())
 
 
 def test_elections_of_a_slow_machine(monkeypatch: pytest.MonkeyPatch) -> None:

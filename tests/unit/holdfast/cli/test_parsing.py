@@ -35,6 +35,7 @@ SILENT = {"elect", "run", "completion", "man", "cluster rotate-secret", "token n
         ("get x --timeout 5", "--timeout goes before the command: holdfast --timeout ... get"),
         ("run x --no-wait -- true", "unknown option --no-wait; did you mean --wait 0?"),
         ("run x --limit 3 -- true", "unknown option --limit; did you mean --semaphore?"),
+        ("prefer n1", "unknown command 'prefer'; did you mean cluster prefer?"),
         ("unlock x", "unknown command 'unlock'; did you mean release?"),
         ("semaphore gpu", "unknown command 'semaphore'; did you mean run --semaphore N?"),
         ("cell set x 1", "unknown command 'cell set'; did you mean put?"),
