@@ -92,14 +92,17 @@ class _Stranger(Fault[ProcessTarget]):
         """Start it on `self._directory`; clients do not find it."""
         cluster = self.target.cluster
         assert self._directory is not None
-        ((http_port, _),) = ports.of_cluster(ports.find_base(1), 1)
+        http_port, redis_port = ports.reserve(2)
         argv = cluster.command(node_id)
-        for flag, value in {
+        own = {
             "--data-dir": str(self._directory / "data"),
             "--http": f"{ports.HOST}:{http_port}",
             "--peer": peer,
             "--peers": peers,
-        }.items():
+        }
+        if "--redis" in argv:
+            own["--redis"] = f"{ports.HOST}:{redis_port}"
+        for flag, value in own.items():
             argv[argv.index(flag) + 1] = value
         self._pid = processes.start(
             argv,
@@ -151,14 +154,19 @@ class CopiedDirectory(_Stranger):
     text = "a node's directory is copied, and a second process runs on the copy, with the same id"
 
     def begin(self) -> list[str]:
-        """Copy the directory of a stopped node, and start both."""
+        """Copy the directory of a stopped node, start it again, and then one on the copy.
+
+        The original is back first. If the leader lets the copy in before it, the copy is the node: what it
+        acknowledges is on its own disk, which goes at the end, and the original is refused for ever.
+        """
         cluster = self.target.cluster
         node_id = self._hit = self.some_node()
         cluster.terminate(node_id)
         self._directory = Path(tempfile.mkdtemp(prefix="copy-", dir=cluster.directory))
         shutil.copytree(cluster.data_dir(node_id), self._directory / "data")
         cluster.start(node_id)
-        ((_, peer_port),) = ports.of_cluster(ports.find_base(1), 1)
+        self.target.wait_ready()
+        (peer_port,) = ports.reserve(1)
         peers = ",".join(f"{node.id}={node.peer}" for node in cluster.nodes())
         self.run_stranger(node_id, f"{ports.HOST}:{peer_port}", peers)
         return [node_id]
