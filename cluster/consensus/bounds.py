@@ -11,7 +11,6 @@ from typing import Final
 from cluster.config import Address
 from cluster.consensus.engine import Engine
 from cluster.consensus.library import SPLIT_BYTES
-from cluster.consensus.log_digest import MEMBERS_MARK
 from cluster.consensus.member_list import MembersUnreadable, decode
 from cluster.consensus.messages import (
     UNSET,
@@ -91,22 +90,12 @@ def _check_append(message: AppendEntries) -> None:
     if index + len(entries) > INDEX_MAX or term > message.term:
         raise Implausible(f"{len(entries)} entries behind {(index, term)} in term {message.term}")
     for entry in entries:
-        command, entry_index, entry_term = entry
-        if (
-            entry_index != index + 1
-            or not term <= entry_term <= message.term
-            or not 0 < len(command) <= ENTRY_BYTES_MAX
-            or command[:1] == MEMBERS_MARK
-        ):
-            _check_entry(entry, index + 1, term, message.term)
-        index, term = entry_index, entry_term
+        _check_entry(entry, index + 1, term, message.term)
+        _, index, term = entry
 
 
 def _check_entry(entry: LogEntry, due_index: int, term_min: int, term_max: int) -> None:
-    """Refuse a gap, a repetition, a term that falls or is its leader's future, and what nobody could use.
-
-    Only of what is not a plain command is more than that to be looked at, so only that is looked at here.
-    """
+    """Refuse a gap, a repetition, a term that falls or is its leader's future, and what nobody could use."""
     command, index, term = entry
     if index != due_index:
         raise Implausible(f"entry {index} where {due_index} is due")

@@ -12,6 +12,7 @@ from collections import Counter, deque
 from collections.abc import Sequence
 from typing import Final, NamedTuple, Protocol, Self
 
+from lockstate.tables.happened import Events
 from lockstate.words.results import CellEvent, Event
 
 EVENTS_COUNT_MAX: Final = 100_000
@@ -121,15 +122,16 @@ class EventLog:
 
     def append(self, events: Block) -> None:
         """Take the events of the next entry, if there are any."""
-        if not events:
+        count = len(events)
+        if not count:
             return
         self._blocks.append(events)
-        self._newest = events[0].revision
-        self._count += len(events)
+        self._newest = revision_of(events)
+        self._count += count
         while self._count > self._count_max and len(self._blocks) > 1:
             dropped = self._blocks.popleft()
             self._count -= len(dropped)
-            self._oldest = dropped[0].revision
+            self._oldest = revision_of(dropped)
         if self._followers and not self._is_due:
             self._is_due = True
             self._loop.call_soon(self._tell)
@@ -193,5 +195,5 @@ class EventLog:
 
 
 def revision_of(block: Block) -> int:
-    """Return the revision of an entry's events."""
-    return block[0].revision
+    """Return the revision of an entry's events, without making an event of what is none yet."""
+    return block.revision if isinstance(block, Events) else block[0].revision
