@@ -1,12 +1,10 @@
 """Requests without a transport: what they check, and the commands that they make."""
 
-import os
 from typing import Any
 
 import pytest
 
 from lockapi.problems import ProblemError
-from lockapi.requests.ids import new_hold_ids
 from lockapi.requests.locks import AcquireRequest, ConvertRequest, ReleaseRequest, WantedLock
 from lockapi.requests.primitives import AcquirePermitsRequest, CampaignRequest
 from lockapi.requests.service import CloseSessionRequest, KeepAliveRequest, OpenSessionRequest
@@ -41,20 +39,6 @@ def test_ids_are_new_for_every_command() -> None:
             assert command.attempt_id == str(command.hold_id)
     assert len(set(ids)) == len(ids) == 15
     assert all(len(bytes.fromhex(text)) == 16 for text in ids)
-
-
-def test_no_two_processes_make_the_same_ids() -> None:
-    """One that was forked has nothing of what its parent has made for later."""
-    new_hold_ids()
-    reading, writing = os.pipe()
-    child = os.fork()
-    if not child:
-        os.write(writing, new_hold_ids()[0].encode())
-        os._exit(0)
-    os.waitpid(child, 0)
-    os.close(writing)
-    with os.fdopen(reading) as file:
-        assert file.read() not in [new_hold_ids()[0] for _ in range(200)]
 
 
 def test_several_locks_stay_in_the_order_in_which_they_were_asked_for() -> None:
