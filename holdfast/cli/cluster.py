@@ -255,7 +255,7 @@ async def _transfer(client: Inspector, arguments: argparse.Namespace) -> int:
         if wish is not None and wish.id != leader:
             say(
                 f"{wish.id} is preferred, and takes over again {_SOON}: to keep {leader}, say `holdfast"
-                f" cluster prefer {leader}` or `holdfast cluster prefer --nobody`"
+                f" cluster prefer {leader} --reason WHY`, or `cluster prefer --nobody --reason WHY`"
             )
     return 0
 
