@@ -82,9 +82,9 @@ class Effects:
 
         Those of cells are not: a counter would soon push out all that is told of holds.
         """
-        told, settled = self.events, tuple(self.settled)
+        told, settled = tuple(self.events), tuple(self.settled)
         at = self.state.revision, self.state.now_ms
-        events = Events(*at, told, is_plain=self.plain_count == len(told))
+        events = Events(*at, told, self.plain_count == len(told))
         self.events, self.plain_count = [], 0
         if told:
             if self._is_all_audited:
@@ -92,7 +92,7 @@ class Effects:
             else:
                 self._is_all_audited = True
                 audited = [one for one in told if type(one) is not Event or one.kind not in _NOT_AUDITED]
-                self.state.audit.extend(Events(*at, audited, is_plain=False))
+                self.state.audit.extend(Events(*at, tuple(audited), False))
         self.state.audit.link()
         if settled:
             self.settled = []

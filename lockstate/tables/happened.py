@@ -3,6 +3,7 @@
 Every node applies every grant and every end, and mostly nobody reads either.
 """
 
+from abc import ABCMeta
 from bisect import bisect_right
 from collections import deque
 from collections.abc import Iterator, Sequence
@@ -40,17 +41,21 @@ class PlainEnd(msgspec.Struct, frozen=True, gc=False):
 Told = Event | PlainGrant | PlainEnd
 
 
-class Events(Sequence[Event]):
-    """The events of one entry. `is_plain` says that all of them are of plain locks."""
+class _SequenceMeta(msgspec.StructMeta, ABCMeta):
+    """Of a Struct that is a Sequence."""
 
-    __slots__ = ("is_plain", "now_ms", "revision", "told")
 
-    def __init__(self, revision: int, now_ms: int, told: Sequence[Told], *, is_plain: bool) -> None:
-        self.revision = revision
-        self.now_ms = now_ms
-        self.told = told
-        """What is to be told, for those who need no events of it."""
-        self.is_plain = is_plain
+class Events(Sequence[Event], msgspec.Struct, metaclass=_SequenceMeta, gc=False, eq=False):
+    """The events of one entry. `is_plain` says that all of them are of plain locks.
+
+    `told` is what is to be told, for those who need no events of it. Nothing of all this can be part of a
+    cycle, so that the garbage collector leaves out what a node keeps of it, a hundred thousand events.
+    """
+
+    revision: int
+    now_ms: int
+    told: tuple[Told, ...]
+    is_plain: bool
 
     def __len__(self) -> int:
         """Return how many there are."""
@@ -68,7 +73,7 @@ class Events(Sequence[Event]):
 
     def __iter__(self) -> Iterator[Event]:
         """Go through all, which are events from then on: who reads them has company."""
-        self.told = events = [self._event(told) for told in self.told]
+        self.told = events = tuple([self._event(told) for told in self.told])
         return iter(events)
 
     def __eq__(self, other: object) -> bool:
