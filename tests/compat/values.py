@@ -12,7 +12,9 @@ TOLD: Final = frozenset({("Settled", "position")})
 
 
 def plain(value: Any) -> Any:
-    """Return a value as JSON has it: a struct is its fields in their order."""
+    """Return a value as JSON has it: a struct is its fields in their order, and events are a list of them."""
+    if isinstance(value, (list, tuple, Events)):
+        return [plain(part) for part in value]
     if isinstance(value, msgspec.Struct):
         name = type(value).__name__
         fields = [field for field in value.__struct_fields__ if (name, field) not in TOLD]
@@ -23,6 +25,4 @@ def plain(value: Any) -> Any:
         return value.hex()
     if isinstance(value, dict):
         return {plain(key): plain(part) for key, part in value.items()}
-    if isinstance(value, (list, tuple, Events)):
-        return [plain(part) for part in value]
     return value
