@@ -38,13 +38,7 @@ def rate_windows(history: History) -> list[Violation]:
 def _refused_with_room(group: list[Operation], clock: ClusterClock) -> list[Violation]:
     """Find refusals of what fits beside all that may have been admitted within a window before."""
     maybe = [item for item in group if item.lost or (item.outcome == "ok" and item.result["allowed"])]
-    ends = sorted(
-        (
-            clock.after(clock.settled_ns(item), item.arguments["window_ms"] * 1_000_000) + SLACK_NS,
-            item.arguments["cost"],
-        )
-        for item in maybe
-    )
+    ends = sorted((_counts_until_ns(item, clock), item.arguments["cost"]) for item in maybe)
     calls_ns, ends_ns = [item.call_ns for item in maybe], [end_ns for end_ns, _ in ends]
     begun = [0, *accumulate(item.arguments["cost"] for item in maybe)]
     ended = [0, *accumulate(cost for _, cost in ends)]
@@ -58,6 +52,16 @@ def _refused_with_room(group: list[Operation], clock: ClusterClock) -> list[Viol
             text = f"{item.name} refused {cost}, with at most {used} of {limit} used"
             found.append(Violation(checker="rates", text=text, operations=(item.id,), at_ns=item.return_ns))
     return found
+
+
+def _counts_until_ns(item: Operation, clock: ClusterClock) -> int:
+    """Return until when an admission may count.
+
+    One that waited had its place in a window to come from the start. Its node tells it by a clock of its own,
+    while cluster time, and with it that window, may stand still.
+    """
+    waited_ns = clock.settled_ns(item) - item.call_ns
+    return clock.after(item.call_ns, waited_ns + item.arguments["window_ms"] * 1_000_000) + SLACK_NS
 
 
 def _too_fast(group: list[Operation]) -> list[Violation]:

@@ -6,7 +6,7 @@ from lab.chaos.checkers.catalogue import check_all
 from lab.chaos.checkers.rates import rate_windows
 from lab.chaos.checkers.sessions import sessions
 from lab.chaos.checkers.watches import watches
-from lab.chaos.history import Operation
+from lab.chaos.history import FaultBegin, FaultEnd, History, Operation
 from lab.chaos.late_leases import LateLeases, late_leases, late_leases_ns
 from tests.unit.lab.chaos.histories import MS, Script
 
@@ -153,6 +153,24 @@ def test_a_rate_limit_that_refuses_for_nothing() -> None:
     assert refused(50)
     assert refused(300)
     assert not refused(330)
+
+
+def test_a_window_begins_late_by_a_silence() -> None:
+    """A take that waits has a place in a window to come. Its node counts on while there is no leader."""
+
+    def refused(call: int) -> bool:
+        script = Script()
+        for at in (*range(0, 100, 10), *range(500, 2000, 10)):
+            script.add("read", "x", at - 1, at)
+        take(script, 90, 510, algorithm="fixed-window", cost=3)
+        fields: dict[str, Any] = {"limit": 3, "window_ms": 100, "algorithm": "fixed-window", "cost": 1}
+        script.add("take", "fixed-window", call, call + 5, result={"allowed": False}, **fields)
+        begin = FaultBegin(id=1, what="pause-leader", where=["n1"], at_ns=100 * MS)
+        end = FaultEnd(id=1, at_ns=600 * MS)
+        return rate_windows(History([begin, end, *script.lines])) == []
+
+    assert refused(900)
+    assert not refused(1300)
 
 
 def session(script: Script, call: int, until: int, kind: str, outcome: str = "ok") -> None:
