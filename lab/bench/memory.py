@@ -19,7 +19,7 @@ import uvloop
 from lab.bench import options
 from lab.bench.events import let_end
 from lab.bench.snapshot import COMPACT_ENTRIES, write_under_load
-from lab.loads.line_process import ROOT
+from lab.loads.line_process import environment
 from lab.loads.node_load import LOAD_WORKERS, fill, leading_node, single_config
 from lab.measuring import bars, state_bytes, this_machine
 from lab.measuring.bars import Bar
@@ -93,8 +93,7 @@ def _count(text: str) -> int:
 def _state_bytes(kind: str, count: int) -> float:
     """Return what a lock takes of the state, found in a process of its own. Raises OSError."""
     command = [sys.executable, "-P", "-m", "lab.measuring.state_bytes", kind, str(count)]
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    done = subprocess.run(command, env=environment(), capture_output=True, text=True, check=False)
     if done.returncode != 0:
         raise OSError(f"{' '.join(command[3:])} ended with {done.returncode}: {done.stderr[-500:]}")
     return float(done.stdout)

@@ -15,6 +15,16 @@ ANSWER_S: Final = 90.0
 """A process that says nothing for longer hangs. It may need that long to begin a thousand watches."""
 
 
+def environment() -> dict[str, str]:
+    """Return the environment of a process that runs a module of this checkout.
+
+    What the caller's interpreter finds by its PYTHONPATH, this one finds as well: the packages of another one
+    (lab/measuring/interpreters.py).
+    """
+    path = [str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(path)}
+
+
 class LineFailure(OSError):
     """The process could not begin, or it ended."""
 
@@ -43,7 +53,7 @@ class LineProcess:
             *(sys.executable, "-P", "-m", module, *arguments),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            env={**os.environ, "PYTHONPATH": str(ROOT)},
+            env=environment(),
             start_new_session=True,  # what a terminal or supervisor sends to the group is for us alone
         )
         try:

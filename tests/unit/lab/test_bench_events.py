@@ -250,6 +250,16 @@ async def test_watchers_that_cannot_begin_are_told(tmp_path: Path) -> None:
     assert processes_with(str(tmp_path)) == {}
 
 
+async def test_a_process_finds_the_packages_of_its_caller(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """A better interpreter has those of this environment by its PYTHONPATH; so has what it starts."""
+    (tmp_path / "installed_elsewhere.py").write_text("print('{}', flush=True)\ninput()\n")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    async with WatcherProcess.start("installed_elsewhere", []) as process:
+        assert process.pid in processes_with("installed_elsewhere")
+
+
 @contextlib.contextmanager
 def watched_run(folder: Path) -> Iterator[subprocess.Popen[bytes]]:
     """Start scripts/bench events and give it when its watchers' process has started."""
