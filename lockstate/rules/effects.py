@@ -1,5 +1,6 @@
 """What applying an entry tells others: events for everybody, ended waits for the nodes of their clients."""
 
+from collections.abc import Sequence
 from typing import Final, NamedTuple, TypeAlias, cast
 
 import msgspec
@@ -77,30 +78,33 @@ class Effects:
         self.cell_events: list[CellEvent] = []
         self._is_all_audited = True
 
-    def take(self) -> tuple[Events, tuple[Settled, ...], tuple[CellEvent, ...]]:
+    def take(self) -> tuple[Sequence[Event], tuple[Settled, ...], tuple[CellEvent, ...]]:
         """Return what was collected and start over; events that are audited go into the audit.
 
         Those of cells are not: a counter would soon push out all that is told of holds.
         """
-        told, settled = tuple(self.events), tuple(self.settled)
-        at = self.state.revision, self.state.now_ms
-        events = Events(*at, told, self.plain_count == len(told))
-        self.events, self.plain_count = [], 0
-        if told:
-            if self._is_all_audited:
-                self.state.audit.extend(events)
-            else:
-                self._is_all_audited = True
-                audited = [one for one in told if type(one) is not Event or one.kind not in _NOT_AUDITED]
-                self.state.audit.extend(Events(*at, tuple(audited), False))
+        settled, cell_events = tuple(self.settled), tuple(self.cell_events)
+        events = self._events_taken() if self.events else ()
         self.state.audit.link()
         if settled:
             self.settled = []
-        if not self.cell_events:
-            return events, settled, ()
-        cell_events = tuple(self.cell_events)
-        self.cell_events = []
+        if cell_events:
+            self.cell_events = []
         return events, settled, cell_events
+
+    def _events_taken(self) -> Events:
+        """Take the events, of which there are some, and tell the audit."""
+        told = tuple(self.events)
+        at = self.state.revision, self.state.now_ms
+        events = Events(*at, told, self.plain_count == len(told))
+        self.events, self.plain_count = [], 0
+        if self._is_all_audited:
+            self.state.audit.extend(events)
+        else:
+            self._is_all_audited = True
+            audited = [one for one in told if type(one) is not Event or one.kind not in _NOT_AUDITED]
+            self.state.audit.extend(Events(*at, tuple(audited), False))
+        return events
 
     def drop(self) -> None:
         """Forget what was collected: nobody is to hear of it."""

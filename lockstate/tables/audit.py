@@ -124,7 +124,7 @@ class Audit:
     def extend(self, events: Sequence[Event]) -> None:
         """Add what an entry made happen."""
         self.events.extend(events)
-        over = len(self.events) - limits.AUDIT_COUNT_MAX
+        over = self.events.count - limits.AUDIT_COUNT_MAX
         if over > 0:
             if len(self._hashes) < over <= self.linked_count:
                 self.catch_up()  # the last one that goes is told by the first one that stays
@@ -134,8 +134,8 @@ class Audit:
 
     def link(self) -> None:
         """Link what an entry links: some of the records that are not linked yet. Called after each entry."""
-        if self.linked_count < len(self.events):
-            self.linked_count = min(self.linked_count + LINKS_MAX, len(self.events))
+        if self.linked_count < self.events.count:
+            self.linked_count = min(self.linked_count + LINKS_MAX, self.events.count)
             if self.linked_count - len(self._hashes) > BEHIND_MAX:
                 self.catch_up()
 
@@ -192,15 +192,12 @@ class Audit:
         self.linked_count -= gone
 
     def catch_up(self) -> None:
-        """Make the hashes that wait.
-
-        Their records are at the end, or nearly so, where a deque finds them by their places at once: to go
-        there from its beginning would take a hundred microseconds, for each entry.
-        """
+        """Make the hashes that wait."""
         first = len(self._hashes)
         previous = self._hashes[-1] if first else self._previous
-        for place in range(first, self.linked_count):
-            previous = _hash(self.events[place], self._forgotten + place + 1, self._chain, previous)
+        numbers = count(self._forgotten + first + 1)
+        for number, event in zip(numbers, self.events.between(first, self.linked_count), strict=False):
+            previous = _hash(event, number, self._chain, previous)
             self._hashes.append(previous)
 
     def _link(self, place: int) -> AuditLink:

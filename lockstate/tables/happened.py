@@ -120,32 +120,44 @@ class NewestEvents:
         self._ends: deque[int] = deque()
         """The number behind the last of each block, counted from the first that ever came."""
         self._gone = 0
-        self._next = 0
+        self.count = 0
+        """How many there are."""
 
     def __len__(self) -> int:
         """Return how many there are."""
-        return self._next - self._gone
+        return self.count
 
     def extend(self, events: Sequence[Event]) -> None:
         """Add those of an entry, if there are any: an empty block would never go."""
-        if not events:
+        added = len(events)
+        if not added:
             return
-        self._next += len(events)
+        self.count += added
         self._blocks.append(events)
-        self._ends.append(self._next)
+        self._ends.append(self._gone + self.count)
 
     def drop(self, count: int) -> None:
         """Forget so many of the oldest."""
         self._gone += count
+        self.count -= count
         while self._ends and self._ends[0] <= self._gone:
             self._ends.popleft()
             self._blocks.popleft()
 
     def __getitem__(self, place: int) -> Event:
         """Return one by its place, as in any sequence."""
-        number = place + (self._gone if place >= 0 else self._next)
+        number = place + self._gone + (0 if place >= 0 else self.count)
         at = bisect_right(self._ends, number)
         return self._blocks[at][number - self._ends[at]]
+
+    def between(self, first: int, behind: int) -> Iterator[Event]:
+        """Go through some by their places, from `first` on, and stop before `behind`."""
+        number, behind = self._gone + first, self._gone + behind
+        at = bisect_right(self._ends, number)
+        while number < behind:
+            block, end = self._blocks[at], self._ends[at]
+            yield from block[number - end : min(behind - end, 0) or None]
+            number, at = end, at + 1
 
     def __iter__(self) -> Iterator[Event]:
         """Go through all."""

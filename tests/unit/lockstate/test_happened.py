@@ -2,6 +2,7 @@
 
 import gc
 from collections.abc import Sequence
+from itertools import combinations
 
 import pytest
 
@@ -109,6 +110,9 @@ def test_the_oldest_go_first(gone: int) -> None:
     assert list(reversed(kept)) == every[::-1]
     assert [kept[place] for place in range(len(kept))] == every
     assert [kept[place] for place in range(-len(kept), 0)] == every
+    for first, behind in combinations(range(len(kept) + 1), 2):
+        assert list(kept.between(first, behind)) == every[first:behind]
+    assert list(kept.between(len(kept), len(kept))) == []
 
 
 def test_entries_without_events_take_no_place() -> None:
