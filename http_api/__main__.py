@@ -24,7 +24,7 @@ from cluster.errors import IdentityRefused, NodeFailed, StartupError, advice_on
 from cluster.file_watch import FileWatch
 from cluster.node import Node
 from cluster.observing import memory
-from cluster.observing.metrics import Sample
+from cluster.observing.samples import Sample
 from cluster.storage.disk_space import DiskSpace, disk_space
 from cluster.storage.forked_child import Child
 from cluster.storage.freed_memory import FreedMemory

@@ -5,7 +5,7 @@ from functools import partial
 from itertools import chain
 from typing import Final
 
-from cluster.observing.metrics import Sample
+from cluster.observing.samples import Sample
 from cluster.peers.strangers import origin_of
 from cluster.tracing import Tracer
 from http_api.server.access_log import AccessLog

@@ -18,7 +18,7 @@ from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 from opentelemetry.trace import SpanContext, SpanKind, TraceFlags, TraceState
 from opentelemetry.trace.status import Status, StatusCode
 
-from cluster.observing.metrics import Sample
+from cluster.observing.samples import Sample, counter
 from cluster.tracing import ERROR, STATUS, Context, Span
 
 logger = logging.getLogger("http_api.otlp")
@@ -94,10 +94,10 @@ class SpanExport:
     def samples(self) -> Iterator[Sample]:
         """Yield what has been counted."""
         text = "Spans sent to the collector of traces."
-        yield "holdfast_spans_exported_total", text, "counter", {}, self._exported
+        yield counter("spans_exported_total", text, self._exported)
         text = "Spans dropped, by reason: queue-full or not-sent."
         for reason, count in ("not-sent", self._unsent), ("queue-full", self._overflown):
-            yield "holdfast_spans_dropped_total", text, "counter", {"reason": reason}, count
+            yield counter("spans_dropped_total", text, count, reason=reason)
 
     def _run(self) -> None:
         while not self._stop.is_set() or (self._queue and not self._is_failing):

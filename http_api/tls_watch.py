@@ -8,7 +8,7 @@ from typing import Final
 
 from cluster.config import NodeConfig
 from cluster.errors import ConfigError
-from cluster.observing.metrics import Sample, gauge
+from cluster.observing.samples import Sample, gauge
 from cluster.tls.files import TlsUnusable
 from cluster.tls.watch import TlsFilesWatch
 from http_api.server import tls_context

@@ -16,7 +16,7 @@ from typing import Final
 from cluster.config import NodeConfig
 from cluster.errors import ConfigError
 from cluster.file_watch import FileWatch, Signature, signature
-from cluster.observing.metrics import Sample, gauge
+from cluster.observing.samples import Sample, gauge
 from holdfast import token_lines
 from holdfast.token_lines import Line, LinesWrong
 from http_api.server.authentication import Authentication, KnownPrincipals

@@ -8,7 +8,7 @@ from typing import Any, Protocol, TypeVar
 
 from cluster.consensus.member_list import Members
 from cluster.observing.event_log import EventLog
-from cluster.observing.metrics import Sample
+from cluster.observing.samples import Sample
 from cluster.observing.status import ClusterStatus
 from lockstate.machine import LockMachine
 from lockstate.words.commands import Command, MayWait

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Callable, Iterable
 from itertools import count
 
-from cluster.observing.metrics import Sample, gauge
+from cluster.observing.samples import Sample, counter, gauge
 from redis_api.connection import Commands, RedisConnection
 from redis_api.shared.client import Face
 from redis_api.shared.doors import Place, Room
@@ -50,18 +50,18 @@ class RedisServer:
         yield gauge("redis_waiting", "Clients of Redis that wait for a list.", face.waits.count)
         text = "Commands of clients of Redis, by name."
         for name, number in sorted(face.commands.items()):
-            yield "holdfast_redis_commands_total", text, "counter", {"command": name}, number
+            yield counter("redis_commands_total", text, number, command=name)
         text = "Commands of clients of Redis that were answered with an error, by its first word."
         for code, number in sorted(face.errors.items()):
-            yield "holdfast_redis_errors_total", text, "counter", {"code": code}, number
+            yield counter("redis_errors_total", text, number, code=code)
         yield gauge(
             "redis_channels", "Channels that clients of Redis listen to.", len(face.listeners.of_names)
         )
         text = "Messages on channels that clients of Redis were told."
-        yield "holdfast_redis_messages_total", text, "counter", {}, face.listeners.told_count
+        yield counter("redis_messages_total", text, face.listeners.told_count)
         text = "Locks whose client had not heard of its grant, by what became of them."
         for what, number in (
             ("adopted", face.left.adopted_count),
             ("given-back", face.left.given_back_count),
         ):
-            yield "holdfast_redis_left_grants_total", text, "counter", {"end": what}, number
+            yield counter("redis_left_grants_total", text, number, end=what)

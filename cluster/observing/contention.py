@@ -14,7 +14,7 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Final
 
-from cluster.observing.samples import Sample, histogram
+from cluster.observing.samples import Sample, counter, histogram
 from lockstate.machine import LockMachine
 from lockstate.reads.views import parts_of
 from lockstate.tables.happened import PlainEnd, PlainGrant, told_in
@@ -278,13 +278,7 @@ class Contention:
                 yield f"holdfast_{name}", text, kind, series.labels, value_of(series)
         for series in every:
             for reason, count in series.deadlocks.items():
-                yield (
-                    "holdfast_deadlocks_total",
-                    _DEADLOCKS,
-                    "counter",
-                    {**series.labels, "reason": reason},
-                    count,
-                )
+                yield counter("deadlocks_total", _DEADLOCKS, count, **series.labels, reason=reason)
         for series in every:
             for outcome, lengths in (("granted", series.waited), ("ended", series.gave_up)):
                 labels = {**series.labels, "outcome": outcome}

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Final, get_args
 
 from cluster.observing.contention import Contention
-from cluster.observing.samples import Histogram, Sample, gauge, histogram
+from cluster.observing.samples import Histogram, Sample, counter, gauge, histogram
 from lockstate.machine import LockMachine
 from lockstate.words.results import CellEventKind, EventKind, NumberedDone, Outcome, Refused, Result
 
@@ -90,18 +90,16 @@ class NodeMetrics:
         """Return everything, grouped by name."""
         for result, count in sorted(self.commands.items()):
             text = "Commands answered here, by result."
-            yield "holdfast_commands_total", text, "counter", {"result": result}, count
+            yield counter("commands_total", text, count, result=result)
         for event, count in [*sorted(self.events.items()), *sorted(self.cell_events.items())]:
-            yield "holdfast_events_total", "Events applied, by kind.", "counter", {"event": event}, count
+            yield counter("events_total", "Events applied, by kind.", count, event=event)
         for code, count in sorted(self.failures.items()):
             text = "Commands without a result, by code."
-            yield "holdfast_failures_total", text, "counter", {"code": code}, count
-        text = "Entries proposed as leader."
-        yield "holdfast_entries_proposed_total", text, "counter", {}, self.entries_proposed
+            yield counter("failures_total", text, count, code=code)
+        yield counter("entries_proposed_total", "Entries proposed as leader.", self.entries_proposed)
         text = "Commands sent again after a change of leader or connection."
-        yield "holdfast_commands_resent_total", text, "counter", {}, self.commands_resent
-        text = "Elections seen that had a winner."
-        yield "holdfast_leader_changes_total", text, "counter", {}, self.leader_changes
+        yield counter("commands_resent_total", text, self.commands_resent)
+        yield counter("leader_changes_total", "Elections seen that had a winner.", self.leader_changes)
         yield from self.sync_seconds.samples()
         yield from self.apply_seconds.samples()
         yield from self.commit_seconds.samples()

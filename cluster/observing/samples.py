@@ -15,6 +15,11 @@ def gauge(name: str, text: str, value: float, **labels: str) -> Sample:
     return f"holdfast_{name}", text, "gauge", labels, float(value)
 
 
+def counter(name: str, text: str, count: float, **labels: str) -> Sample:
+    """Return how often something has happened; its name gets the product's prefix."""
+    return f"holdfast_{name}", text, "counter", labels, count
+
+
 def histogram(
     name: str, text: str, labels: dict[str, str], buckets: Iterable[tuple[str, int]], sum_s: float
 ) -> Iterator[Sample]:

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from aiohttp import hdrs
 
-from cluster.observing.metrics import Sample, gauge
+from cluster.observing.samples import Sample, counter, gauge
 from holdfast import token_lines, wire
 from holdfast.token_lines import Line
 from http_api.server.call import Call
@@ -169,7 +169,7 @@ class Authentication:
         yield gauge("http_principals", "Principals of the tokens file in force.", self.principals.count)
         text = "Calls of unknown callers, by reason."
         for reason, count in sorted(self._refused.items()):
-            yield "holdfast_http_unauthenticated_total", text, "counter", {"reason": reason}, count
+            yield counter("http_unauthenticated_total", text, count, reason=reason)
         yield from self._others()
 
 

@@ -22,7 +22,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
-from cluster.observing.metrics import Sample, gauge
+from cluster.observing.samples import Sample, counter, gauge
 from http_api.server.log_budget import LogBudget
 from http_api.server.peer_address import UNIX
 from http_api.server.quiet import Quiet
@@ -330,13 +330,11 @@ class ConnectionPlaces:
         yield gauge("http_connections_max", "Connections that clients may have.", self._limits.count_max)
         text = "Connections on which only probes are answered, by the bound that was reached."
         for refused in ConnectionRefusal:
-            labels = {"reason": refused.value}
-            name = "holdfast_http_connections_refused_total"
-            yield name, text, "counter", labels, self._refused[refused]
+            count = self._refused[refused]
+            yield counter("http_connections_refused_total", text, count, reason=refused.value)
         text = "Connections that the node has ended, by reason."
         for ended in ConnectionEnd:
-            labels = {"reason": ended.value}
-            yield "holdfast_http_connections_ended_total", text, "counter", labels, self._ended[ended]
+            yield counter("http_connections_ended_total", text, self._ended[ended], reason=ended.value)
 
 
 def _count_less(counts: Counter[str], key: str) -> None:

@@ -4,7 +4,7 @@ from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 
-from cluster.observing.metrics import Sample, histogram
+from cluster.observing.samples import Sample, counter, histogram
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 _SUFFIXES = ("_bucket", "_sum", "_count")
@@ -35,7 +35,7 @@ class RequestCounts:
         """Return the counts."""
         for (method, path, status), count in sorted(self._counts.items()):
             labels = {"method": method, "route": path, "status": str(status)}
-            yield "holdfast_http_requests_total", "HTTP requests answered.", "counter", labels, count
+            yield counter("http_requests_total", "HTTP requests answered.", count, **labels)
         for (method, path), (*buckets, sum_s) in sorted(self._took.items()):
             labels = {"method": method, "route": path}
             text = "Time to answer HTTP requests, waits in queues included."

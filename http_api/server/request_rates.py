@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Iterable
 from typing import Final
 
-from cluster.observing.metrics import Sample
+from cluster.observing.samples import Sample, counter
 from holdfast.token_lines import Right
 from http_api.server.connection_limits import Place
 from lockapi.gateway import Gateway
@@ -92,7 +92,7 @@ class RequestRates:
         """Yield what has been counted, if there is a bound."""
         if self._per_second:
             text = "Requests refused because their caller had made too many within a second."
-            yield "holdfast_http_too_many_requests_total", text, "counter", {}, self._refused_count
+            yield counter("http_too_many_requests_total", text, self._refused_count)
 
 
 def caller_of(gateway: Gateway, place: Place) -> str:

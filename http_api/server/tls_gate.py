@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from typing import Final, NamedTuple, cast
 
-from cluster.observing.metrics import Sample
+from cluster.observing.samples import Sample, counter
 from cluster.tls import revoked
 from cluster.tls.transport import TlsTransport
 from http_api.server import answer_bytes, call_ids
@@ -106,7 +106,7 @@ class TlsDoor:
         """Yield what has been counted, and the others."""
         for result, count in sorted(self._results.items()):
             text = "TLS handshakes of clients, by result."
-            yield "holdfast_http_tls_handshakes_total", text, "counter", {"result": result}, count
+            yield counter("http_tls_handshakes_total", text, count, result=result)
         yield from self._others()
 
 

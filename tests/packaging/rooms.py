@@ -99,7 +99,7 @@ ROOMS = {
     ),
     "http_api/server": Room(
         (
-            "lockapi", "cluster.build", "cluster.observing.metrics", "cluster.tls", "cluster.tracing",
+            "lockapi", "cluster.build", "cluster.observing.samples", "cluster.tls", "cluster.tracing",
             "holdfast.token_lines", "holdfast.wire",
         ),
         "the server serves any calls: put what depends on these into http_api/v1",
@@ -123,7 +123,7 @@ ROOMS = {
     # -- the Redis face ---------------------------------------------------------------------------------
     "redis_api": Room(
         (
-            "cluster.errors", "cluster.observing.event_log", "cluster.observing.metrics",
+            "cluster.errors", "cluster.observing.event_log", "cluster.observing.samples",
             "cluster.observing.status", "holdfast.token_lines", "lockapi", "lockstate.machine",
             "lockstate.words.cell_operations", "lockstate.words.ids", "lockstate.words.kinds",
             "lockstate.words.limits", "lockstate.words.results",

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from cluster.commands.outbox import Answer as LocalAnswer
 from cluster.consensus import member_list
 from cluster.consensus.member_list import MemberRecord, Members
-from cluster.observing.metrics import Sample
+from cluster.observing.samples import Sample
 from cluster.observing.status import ClusterStatus, PeerStatus
 from holdfast.testing._node import MemoryNode
 from lockstate.words.commands import Command, MayWait

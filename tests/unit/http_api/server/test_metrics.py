@@ -2,7 +2,8 @@
 
 import re
 
-from cluster.observing.metrics import NodeMetrics, gauge
+from cluster.observing.metrics import NodeMetrics
+from cluster.observing.samples import gauge
 from http_api.server.metrics import render
 from lockstate.words.commands import Entry
 from lockstate.words.results import Outcome
