@@ -158,7 +158,7 @@ def test_unknown_nodes_and_directories_are_told(tmp_path: Path) -> None:
 def test_a_cluster_is_not_started_with_what_it_was_made_without(
     flag: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """A cluster keeps its ports and certificates, so it would be ignored: it is refused, and nothing starts."""
+    """A cluster keeps its ports and certificates, so the flag would be ignored: nothing starts."""
     cluster_file.create(tmp_path, 3, 0, [])
     assert cluster_command.main(["up", flag, "--dir", str(tmp_path)]) == 1
     told = capsys.readouterr().err
