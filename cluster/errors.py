@@ -155,6 +155,7 @@ class StateDamaged(NodeFailed):
 
 
 _NO_SPACE: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
+_NO_FILES: Final = frozenset({errno.EMFILE, errno.ENFILE})
 
 
 def is_explained(error: BaseException) -> bool:
@@ -178,6 +179,12 @@ def advice_on(error: BaseException) -> str:
             return (
                 "the disk is full: make room on it, and start this node again; nothing that was acknowledged"
                 " is lost"
+            )
+        if isinstance(cause, OSError) and cause.errno in _NO_FILES:
+            return (
+                "too many files are open: raise the limit of this node (`LimitNOFILE=` of its unit, or"
+                " `ulimit -n`) or, if it is that of the whole machine, `sysctl fs.file-max`, and start this"
+                " node again; nothing that was acknowledged is lost"
             )
         if isinstance(cause, PermissionError):
             return (

@@ -76,15 +76,27 @@ def build_parser() -> argparse.ArgumentParser:
     return parser
 
 
+def _check_made_with(arguments: argparse.Namespace) -> None:
+    """Raise ClusterFailure for what only a new cluster can have, and the one that is there has not."""
+    document = cluster_file.read(arguments.dir)
+    for flag, is_asked, is_there in (
+        ("--tls", arguments.tls, cluster_file.has_tls(document)),
+        ("--peer-tls", arguments.peer_tls, cluster_file.has_peer_tls(arguments.dir)),
+        ("--redis", arguments.redis, "redis" in document),
+    ):
+        if is_asked and not is_there:
+            raise ClusterFailure(
+                f"{flag}: the cluster in {arguments.dir} was made without it; take another"
+                f" --dir for a new one, or leave {flag} out"
+            )
+
+
 def _up(arguments: argparse.Namespace) -> int:
     """Start the cluster and print where it is."""
     if not 1 <= arguments.nodes <= NODES_MAX:
         raise ClusterFailure(f"--nodes {arguments.nodes}: must be 1 to {NODES_MAX}")
-    exists = (arguments.dir / cluster_file.FILE).exists()
-    if exists and arguments.redis and not LocalCluster(arguments.dir).redis_addresses:
-        raise ClusterFailure(
-            f"--redis: the cluster in {arguments.dir} was made without it; take another --dir"
-        )
+    if (arguments.dir / cluster_file.FILE).exists():
+        _check_made_with(arguments)
     cluster = LocalCluster.up(
         arguments.dir,
         nodes=arguments.nodes,

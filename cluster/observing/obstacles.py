@@ -171,7 +171,7 @@ def of_absences(absences: Mapping[str, Absence], now_s: float, *, has_leader: bo
             "unreachable",
             peer_id,
             _ms(now_s - absence.since_s),
-            f"{peer_id} is not connected: {absence.reason or 'the first attempt has not ended yet'}",
+            f"{peer_id} is not connected: {absence.reason or 'there was no connection yet'}",
             f"see that {peer_id} runs, that its port for peers can be reached from here, and that both have"
             f" the same secret{replace}",
         )

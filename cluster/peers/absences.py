@@ -4,7 +4,10 @@ Times are seconds of one monotonic clock.
 """
 
 from collections.abc import Callable, Collection
-from typing import NamedTuple
+from typing import Final, NamedTuple
+
+LEFT: Final = "its connection ended, and there is no new one yet"
+"""Why a peer is absent until a try to connect has ended; this node does not dial all peers itself."""
 
 
 class Absence(NamedTuple):
@@ -12,7 +15,7 @@ class Absence(NamedTuple):
 
     since_s: float
     reason: str
-    """How the last try to connect ended, empty if none has ended yet."""
+    """How the last try to connect ended, or the connection; empty if there was none yet."""
 
 
 class Absences:
@@ -39,7 +42,7 @@ class Absences:
 
     def left(self, peer_id: str) -> None:
         """Record that a peer is not connected any more."""
-        self._absent[peer_id] = Absence(self._now_s(), "")
+        self._absent[peer_id] = Absence(self._now_s(), LEFT)
 
     def all(self) -> dict[str, Absence]:
         """Return all absences, by the id of the peer."""

@@ -10,7 +10,7 @@ from typing import BinaryIO, Final
 
 from holdfast.cli import exit_codes
 from holdfast.cli.inspector import Inspector
-from holdfast.cli.parsing import CommandParser, count, duration_ms
+from holdfast.cli.parsing import CommandParser, count, duration_ms, taken
 from holdfast.cli.printing import moment, print_one, say
 from holdfast.values.clock import now_s
 from holdfast.values.errors import LockError
@@ -42,6 +42,7 @@ def add_parser(commands: CommandParser) -> None:
         type=count,
         help=f"with --every: keep the newest N files, and remove older ones (default: {KEEP})",
     )
+    save.add_force()
     status = backup.command("status", "check a backup and show what is in it; asks no node", alone=_status)
     status.add_argument("file", metavar="FILE", help="- is standard input")
     for parser in (save, status):
@@ -53,6 +54,8 @@ async def _save(client: Inspector, arguments: argparse.Namespace) -> int:
     if arguments.every is not None:
         if not arguments.every:
             raise ValueError("--every: must be above 0")
+        if arguments.force:
+            raise ValueError("--force: not with --every, which names the files itself and replaces none")
         return await _save_often(client, arguments)
     if arguments.keep is not None:
         raise ValueError("--keep: only with --every, which names the files itself")
@@ -61,8 +64,11 @@ async def _save(client: Inspector, arguments: argparse.Namespace) -> int:
         sys.stdout.buffer.flush()
         say(_summary(info))
         return 0
+    path = Path(arguments.file)
+    if path.is_file() and not arguments.force:  # noqa: ASYNC240 - at the beginning
+        raise taken(path)
     try:
-        info = await client.admin.backup(arguments.file)
+        info = await client.admin.backup(path)
     except OSError as error:
         say(f"{arguments.file}: {error.strerror}", "nothing was saved; put that right and repeat the command")
         return exit_codes.REFUSED

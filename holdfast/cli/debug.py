@@ -17,7 +17,7 @@ import msgspec
 from holdfast import __version__
 from holdfast.cli import exit_codes
 from holdfast.cli.inspector import Inspector
-from holdfast.cli.parsing import CommandParser, duration_ms
+from holdfast.cli.parsing import CommandParser, duration_ms, taken
 from holdfast.cli.printing import length, moment, print_one, say
 from holdfast.operations import cluster_operations
 from holdfast.operations.operation import Operation
@@ -46,7 +46,7 @@ def add_parser(commands: CommandParser) -> None:
         " those.",
     )
     debug.add_argument("file", metavar="FILE", type=Path, help="such as holdfast-debug.tar.gz")
-    debug.add_argument("--force", action="store_true", help="replace an existing file")
+    debug.add_force()
     debug.add_output()
     level = commands.command(
         "log-level",
@@ -86,7 +86,7 @@ async def _debug(client: Inspector, arguments: argparse.Namespace) -> int:
     if not path.parent.is_dir():
         raise ValueError(f"{path}: there is no directory {path.parent}: make it, or name another file")
     if path.exists() and not arguments.force:  # noqa: ASYNC240 - at the beginning
-        raise _taken(path)
+        raise taken(path)
     told = await _told_by_all(client)
     if not any(each.files for each in told):
         raise next(each.refused for each in told if each.refused is not None)
@@ -95,7 +95,7 @@ async def _debug(client: Inspector, arguments: argparse.Namespace) -> int:
         with written(path, replaces=arguments.force) as file:
             _write(file, _files(told, made_at), made_at)
     except FileExistsError:
-        raise _taken(path) from None
+        raise taken(path) from None
     missing = [
         f"{each.node_id or each.url}: no {what}: {why}" for each in told for what, why in each.missing.items()
     ]
@@ -106,10 +106,6 @@ async def _debug(client: Inspector, arguments: argparse.Namespace) -> int:
     shown = {"file": str(path), "nodes": _summed_up(told)}
     print_one(shown, [f"wrote {path}: {had}{short}"], arguments.output)
     return exit_codes.DEGRADED if missing else exit_codes.DONE
-
-
-def _taken(path: Path) -> ValueError:
-    return ValueError(f"{path} is there already: name another file, or replace it with --force")
 
 
 async def _told_by_all(client: Inspector) -> list[Told]:

@@ -4,6 +4,7 @@ import argparse
 import difflib
 import sys
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any, Final, NoReturn, TypeAlias, get_args
 
 from holdfast.cli import exit_codes
@@ -73,6 +74,10 @@ class CommandParser(argparse.ArgumentParser):
             default=TABLE,
             help="a table or sentence for people, one JSON document, or one in each line (default: table)",
         )
+
+    def add_force(self) -> None:
+        """Describe `--force`, for a command that writes a file."""
+        self.add_argument("--force", action="store_true", help="replace an existing file")
 
     def add_reason(self) -> None:
         """Describe `--reason`, for a command of operators that changes something."""
@@ -155,6 +160,11 @@ def _nearest(word: str, known: Iterable[str]) -> str:
             return f"; did you mean {other}?"
     near = difflib.get_close_matches(word, known, n=1)
     return f"; did you mean {near[0]}?" if near else ""
+
+
+def taken(path: Path) -> ValueError:
+    """Return the refusal to write a file that exists, for a command with `--force`."""
+    return ValueError(f"{path} is there already: name another file, or replace it with --force")
 
 
 # -- types of arguments --------------------------------------------------------------------------------------

@@ -11,14 +11,18 @@ from holdfast.cli import exit_codes
 from holdfast.cli.held_rules import rules_lines
 from holdfast.cli.inspector import Inspector
 from holdfast.cli.parsing import CommandParser
-from holdfast.cli.printing import Columns, Row, field, length, print_one, printable, table
+from holdfast.cli.printing import Columns, Row, field, length, print_one, printable, say, table
 from holdfast.operations import cluster_operations
+from holdfast.operations.reasons import NEXT_STEPS
 from holdfast.values.answers import ClusterInfo, NodeInfo, Obstacle
+from holdfast.values.errors import LockError, TlsRefused, Unavailable
 
 ASK_S: Final = 1.0
 """How long each node may take to answer, in seconds. All are asked at once."""
 _DOWN: Final = frozenset({"unreachable", "starting"})
 """States of nodes that cannot be part of a majority."""
+_NOT_DONE: Final = "not done: "
+"""How a failure begins, which says nothing of a look."""
 _LEADER: Final = "leader"
 """The state of the node that leads."""
 _MIB: Final = 1 << 20
@@ -52,7 +56,7 @@ async def _status(client: Inspector, arguments: argparse.Namespace) -> int:
     """Ask all nodes at once, and print a line for each."""
     answers, failures = await client.told_by_each(cluster_operations.cluster(), ASK_S)
     if not answers:
-        raise failures[0]
+        return _say_why_none_answers(failures)
     seen = Seen.of(answers)
     shown = next(answer for answer in answers if answer["node_id"] == seen.best.node_id)
     text = table(_COLUMNS, [_row(seen, node) for node in seen.nodes])
@@ -86,6 +90,24 @@ async def _status(client: Inspector, arguments: argparse.Namespace) -> int:
     return exit_codes.DONE if seen.is_well else exit_codes.DEGRADED
 
 
+def _say_why_none_answers(failures: Sequence[LockError]) -> int:
+    """Say why no node tells anything, and what to look at. Raises LockError if one has refused to tell."""
+    for failure in failures:
+        if not isinstance(failure, Unavailable) or isinstance(failure, TlsRefused):
+            raise failure
+    say(*sorted(printable(_reason_of(failure)) for failure in failures))
+    if any(isinstance(failure, Unavailable) and failure.code == "not-ready" for failure in failures):
+        say("no node serves yet; look again when one has started")
+    else:
+        say("no node answers; start them (their logs say why they stopped), or correct --nodes")
+    return exit_codes.UNAVAILABLE
+
+
+def _reason_of(failure: LockError) -> str:
+    """Return why one node gave no answer, without what is said once for all of them."""
+    return str(failure).removeprefix(_NOT_DONE).removesuffix(f". {NEXT_STEPS['unavailable']}")
+
+
 class Seen(NamedTuple):
     """What the nodes that answered say together."""
 
@@ -117,7 +139,7 @@ class Seen(NamedTuple):
 
     def named(self, why: str) -> str:
         """Return why a node gave no answer, with its id in the place of its URL if that is known."""
-        why = why.removeprefix("not done: ")
+        why = why.removeprefix(_NOT_DONE)
         for node in self.best.nodes:
             _, _, address = node.http.partition("://")
             for url in (f"http://{address}: ", f"https://{address}: "):

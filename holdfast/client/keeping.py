@@ -42,7 +42,7 @@ from holdfast.values.lease import (
     Lease,
     Leased,
 )
-from holdfast.values.other_words import Suggesting
+from holdfast.values.other_words import MadeByClient
 from holdfast.values.process import OfOneProcess
 from holdfast.values.words import Reason
 
@@ -54,7 +54,7 @@ AGAIN_S_MIN: Final = 0.5
 """Seconds between two renewals that nodes refuse as too many requests, at least."""
 
 
-class KeptAlive(OfOneProcess, Leased, Suggesting):
+class KeptAlive(OfOneProcess, Leased, MadeByClient):
     """A right that can be renewed in the background, and guards the body of an `async with`.
 
     When it is lost, the body is cancelled and the `async with` raises LeaseLost. `lost` is set as soon as it

@@ -6,7 +6,7 @@ from typing import Final
 NOT_A_NODE: Final = "not-a-node"
 """The code of an answer that no Holdfast node gives."""
 
-_NEXT_STEPS: Final[Mapping[str, str]] = {
+NEXT_STEPS: Final[Mapping[str, str]] = {
     "unavailable": "Do nodes run at these URLs, and can this machine reach them?",
     "no-leader": "More than half of the nodes have to run and to reach each other: see `holdfast status`.",
     "shutting-down": "Is the cluster being stopped?",
@@ -37,5 +37,5 @@ class Reasons:
     def told(self, code: str) -> str:
         """Return all of them, with the next step for the last one, which has this code."""
         all_of_them = "; ".join(self._by_node[node] for node in sorted(self._by_node))
-        step = _NEXT_STEPS.get(code, "")
+        step = NEXT_STEPS.get(code, "")
         return f"{all_of_them}. {step}" if step else all_of_them

@@ -35,7 +35,7 @@ S = TypeVar("S", bound="SyncHold")
 T = TypeVar("T", bound="SyncSession")
 
 
-class SyncKept(OfOneProcess, ForThreads[K]):
+class SyncKept(OfOneProcess, ForThreads[K], MadeByClient):
     """A right that is renewed in the background. As a context it ends with the block.
 
     `lost` is set as soon as it cannot be relied on, unless it was released. Any thread may use it, release

@@ -24,6 +24,10 @@ MADE_BY: Final[Mapping[str, str]] = {
     "Election": "client.election(name)",
     "RateLimiter": "client.rate_limiter(name, '100/minute')",
     "Fence": "client.fence(name)",
+    "Hold": "client.acquire(name), or the block of client.lock(name)",
+    "Leadership": "the block of client.election(name)",
+    "Session": "client.session(ttl=20)",
+    "Transaction": "client.transaction()",
 }
 """The calls of a client that make what elsewhere is made by its class."""
 REVOKED: Final = "what a holder is asked to give up is in hold.revocation, from its next renewal on"

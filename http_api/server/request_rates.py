@@ -71,6 +71,13 @@ class RequestRates:
             self._refused_count += 1
             raise TooManyRequests(self._per_second, wait_ms)
 
+    def add(self, caller: str, count: int) -> None:
+        """Take `count` more for a request that was taken: it has cost as much, and the next one waits."""
+        if self._per_second:
+            now_s = self._now_s()
+            full_at_s = max(self._full_at_s.get(caller, now_s), now_s)
+            self._full_at_s[caller] = full_at_s + count / self._per_second
+
     def _wait_ms(self, caller: str, count: int, more: int) -> int:
         """Take, or return after how many milliseconds there is room for one, with so many `more`."""
         now_s, each_s = self._now_s(), 1 / self._per_second

@@ -1,9 +1,12 @@
 """Commands about the connection and the node, which change nothing that is replicated."""
 
+import math
 import time
 from collections.abc import Callable, Sequence
 from typing import Final
 
+from lockapi import needs
+from lockstate.words.limits import LIST_LIMIT_MAX
 from redis_api.protocol.arguments import database_of, subcommand
 from redis_api.protocol.errors import SYNTAX, CommandRefused, shown
 from redis_api.protocol.resp import OK, SPOKEN_AS, Reply, Status
@@ -206,6 +209,8 @@ def _line(client: Client) -> str:
 def _lines(client: Client, args: Sequence[bytes]) -> Reply:
     """CLIENT LIST: the connections of this node that belong to the same principal."""
     del args
+    # It looks at all connections of the node: as much as a page of a listing for each thousand.
+    client.count(needs.KNOWN, max(math.ceil(client.face.clients_count / LIST_LIMIT_MAX), 1))
     own = [one for one in client.face.clients if one.principal == client.principal]
     return "".join([_line(one) for one in sorted(own, key=lambda one: one.number)])
 

@@ -1,7 +1,7 @@
 """Commands about keys that do more than run on an overlay: what takes a lock alone, many keys, scripts."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Collection
 from typing import Final
 
 from holdfast.token_lines import Right
@@ -97,7 +97,7 @@ async def flushall(client: Client, args: list[bytes]) -> Reply:
     return await _flush(client, "FLUSHALL", args, range(DATABASES_COUNT))
 
 
-async def _flush(client: Client, command: str, args: list[bytes], databases: Iterable[int]) -> Reply:
+async def _flush(client: Client, command: str, args: list[bytes], databases: Collection[int]) -> Reply:
     """End all keys that databases have now, in steps, if the caller may read and end each by force.
 
     So whoever may not end everything ends nothing. Raises CommandRefused, ProblemError, ClusterError.
@@ -107,6 +107,7 @@ async def _flush(client: Client, command: str, args: list[bytes], databases: Ite
     for database in databases:
         for right in (Right.READ, Right.ACQUIRE, Right.FORCE):
             rights_needed.check_start(client.gateway.rights, right, spelled.prefix_of(database))
+    client.count_more(len(databases) - 1)
     found = [(database, await scanning.every_key(client, command, database)) for database in databases]
     for database, keys in found:
         done = await _delete(client, database, keys)

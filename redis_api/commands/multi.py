@@ -7,6 +7,7 @@ the commands: so nothing comes between, and nothing is held meanwhile.
 from collections.abc import Sequence
 from typing import Final
 
+from lockapi import needs
 from redis_api.keys import scripting
 from redis_api.keys.data_table import DATA
 from redis_api.keys.overlay import Overlay, Slot
@@ -40,6 +41,8 @@ async def exec_(client: Client, args: list[bytes]) -> Reply:
     queue, watched = _end(client, "EXEC")
     if queue.has_failed:
         raise CommandRefused("Transaction discarded because of previous errors.", "EXECABORT")
+    if not any([words[0].upper() in DATA for words in queue.commands]):  # noqa: C419 - few, and short
+        client.count(needs.READ)  # commands about keys were counted as they came; without any this is a read
 
     def program(overlay: Overlay) -> tuple[Reply, int]:
         if any([_has_changed(overlay, one) for one in watched]):  # noqa: C419 - all are compared

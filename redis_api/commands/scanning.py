@@ -139,7 +139,10 @@ async def dbsize(client: Client, args: list[bytes]) -> Reply:
 
 
 async def every_key(client: Client, command: str, database: int, pattern: bytes = b"*") -> list[bytes]:
-    """Return all keys of a database that match. Raises CommandRefused, ProblemError, ClusterError."""
+    """Return all keys of a database that match; each page after the first one counts as a request more.
+
+    Raises CommandRefused, ProblemError, ClusterError.
+    """
     asked = matching(pattern)
     found: list[bytes] = []
     place: Scanned | None = Scanned(database)
@@ -148,6 +151,8 @@ async def every_key(client: Client, command: str, database: int, pattern: bytes 
         page, place, seen_count = await _page(client, place, asked, LIST_LIMIT_MAX)
         found += page
         count += seen_count
+        if place is not None:
+            client.count_more(1)
         if count > KEYS_COUNT_MAX:
             raise CommandRefused(
                 f"{command} looks at {KEYS_COUNT_MAX} keys at most, and there are more: use SCAN"

@@ -41,7 +41,8 @@ class Command(NamedTuple):
     keys: tuple[int, int, int] = _NO_KEYS
     """The places of the first and the last key, and the step between two."""
     need: Need | None = None
-    """What is counted of it in the caller's requests a second; None if it asks the cluster nothing."""
+    """What is counted of it in the caller's requests a second; None if it is free, as what sets a connection
+    up and what probes a node, or counts itself."""
     is_open: bool = False
     """Whether a caller may send it that has not said who it is."""
     in_start: bool = False
@@ -117,11 +118,15 @@ COMMANDS: Final = {
         _of_connection("UNWATCH", 1, multi.unwatch, "Watches no key any more."),
         _of_connection("CLIENT", -2, basic.client_, "Names the connection, or tells of it."),
         _of_connection("SELECT", 2, basic.select, "Chooses a database: a prefix of names."),
-        _of_connection("COMMAND", -1, _command, "Lists the commands."),
+        Command(
+            *("COMMAND", -1, _command, "Lists the commands.", ("noscript", "loading", "fast")),
+            need=needs.KNOWN,
+            in_start=True,
+        ),
         _of_connection("PING", -1, basic.ping, "Answers.", in_start=False),
         _of_connection("ECHO", 2, basic.echo, "Answers with its argument.", in_start=False),
         # -- the node -------------------------------------------------------------------------------------
-        Command("INFO", -1, basic.info, "Tells of the node and its cluster."),
+        Command("INFO", -1, basic.info, "Tells of the node and its cluster.", need=needs.KNOWN),
         Command("ROLE", 1, basic.role, "Tells that this node takes writes, as every node does."),
         Command("TIME", 1, basic.time_, "Tells the time of this node's clock."),
         # -- keys -----------------------------------------------------------------------------------------
@@ -134,8 +139,13 @@ COMMANDS: Final = {
         Command("FLUSHDB", -1, data_handlers.flushdb, "Ends all keys of the database.", need=needs.FORCE),
         Command("FLUSHALL", -1, data_handlers.flushall, "Ends all keys.", need=needs.FORCE),
         # -- nodes that serve -----------------------------------------------------------------------------
-        Command("CONFIG", -2, settings.config, "Tells what is true of a node, as settings of Redis."),
-        Command("WAIT", 3, settings.wait, "Tells how many other nodes have what was answered."),
+        Command(
+            *("CONFIG", -2, settings.config, "Tells what is true of a node, as settings of Redis."),
+            need=needs.KNOWN,
+        ),
+        Command(
+            "WAIT", 3, settings.wait, "Tells how many other nodes have what was answered.", need=needs.KNOWN
+        ),
         Command("SENTINEL", -2, sentinel.sentinel, "Tells whether this node serves, and where it is."),
         # -- waiting --------------------------------------------------------------------------------------
         Command(
@@ -226,8 +236,7 @@ def _checked(client: Client, row: Command | None, name: bytes, words: list[bytes
     if not row.in_start and (how_far := client.face.starting()):
         raise CommandRefused(f"Holdfast is loading: {how_far}", "LOADING")
     if row.need is not None and not client.is_counted:
-        count = _keys_count(row.keys, len(words))
-        client.face.rates.take(client.principal or client.place.origin, row.need, count)
+        client.count(row.need, _keys_count(row.keys, len(words)))
     return row
 
 

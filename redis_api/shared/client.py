@@ -11,6 +11,7 @@ from typing import Final
 
 from holdfast.token_lines import Right
 from lockapi.gateway import Gateway
+from lockapi.needs import Need
 from lockapi.node import Begun
 from lockapi.problems import ProblemError
 from lockstate.words.ids import HoldId, OwnerName
@@ -128,6 +129,14 @@ class Client:
     def principal(self) -> str:
         """Return the name of the caller, "" if it is not known."""
         return self._gateway.principal.name if self._gateway is not None else ""
+
+    def count(self, need: Need, count: int = 1) -> None:
+        """Count requests of the caller. Raises ProblemError if it has made too many within a second."""
+        self.face.rates.take(self.principal or self.place.origin, need, count)
+
+    def count_more(self, count: int) -> None:
+        """Count what the command at hand costs beyond one request: the caller's next one waits for it."""
+        self.face.rates.add(self.principal or self.place.origin, count)
 
     @property
     def lane(self) -> str:

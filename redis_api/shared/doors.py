@@ -81,3 +81,6 @@ class Rates(Protocol):
 
     def take(self, caller: str, need: Need, count: int = 1) -> None:
         """Take a request. Raises ProblemError if there have been too many."""
+
+    def add(self, caller: str, count: int) -> None:
+        """Count so many more for a request that was taken; the caller's next one waits for them."""

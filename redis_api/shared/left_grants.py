@@ -81,11 +81,12 @@ class Attempt:
 
     def leave(self) -> None:
         """Record that the connection ended before the answer, and find the hold another client or an end."""
-        is_granted = self.has_hold
+        if self._is_granted is None:
+            self.settle(is_granted=True)  # its command broke before it knew: perhaps there is a hold
         self.is_left = True
         if self.is_taken:
             return
-        if not is_granted:
+        if not self._is_granted:
             self._grants.forget(self)
         elif self._grants.knows(self):
             asyncio.get_running_loop().call_later(ADOPTION_S, self._expire)
@@ -101,12 +102,6 @@ class Attempt:
     def give_back(self) -> None:
         """Release the hold, whether it was granted or not."""
         self._grants.run(self._give_back, self.key.name)
-
-    @property
-    def has_hold(self) -> bool:
-        """Whether it ended with a hold; it must have ended."""
-        assert self._is_granted is not None, "a connection is left by its commands when they are over"
-        return self._is_granted
 
     async def is_granted(self) -> bool:
         """Wait for the outcome, and return whether there is a hold."""

@@ -232,6 +232,42 @@ def test_a_structure_of_pottery(nodes: RedisCluster) -> None:
         assert [next(first), next(second), next(first)] == [1, 2, 3]
 
 
+def test_the_lock_of_sherlock(nodes: RedisCluster) -> None:
+    """Taken, waited for, renewed, given back, and lost when its time is over."""
+    sherlock = pytest.importorskip("sherlock", reason="needs sherlock: scripts/test --all installs it")
+    with nodes.client("n1") as one, nodes.client("n2") as two, ThreadPoolExecutor(1) as pool:
+        held = sherlock.RedisLock("sherlock", client=one, expire=20, timeout=60)
+        other = sherlock.RedisLock("sherlock", client=two, expire=1, timeout=60, retry_interval=0.01)
+        assert held.acquire()
+        assert not other.acquire(blocking=False)
+        assert held.renew()
+        waiting = pool.submit(other.acquire)
+        held.release()
+        assert waiting.result()
+        assert held.acquire()  # as soon as the second that the other one has is over
+        assert not other.renew()
+        with pytest.raises(sherlock.LockException, match="not acquired by this instance"):
+            other.release()
+        assert other.locked()
+
+
+def test_the_lock_of_walrus(nodes: RedisCluster) -> None:
+    """Taken, waited for until a release on another node says so, and given back."""
+    walrus = pytest.importorskip("walrus", reason="needs walrus: scripts/test --all installs it")
+    one, two = (walrus.Database(host=ports.HOST, port=nodes.port(node_id)) for node_id in ("n1", "n2"))
+    with one, two, ThreadPoolExecutor(1) as pool:
+        held, other = (client.lock("walrus", ttl=20_000) for client in (one, two))
+        assert held.acquire(block=False)
+        assert not other.acquire(block=False)
+        waiting = pool.submit(other.acquire)
+        while not two.info()["blocked_clients"]:
+            assert not waiting.done()
+        assert held.release()
+        assert waiting.result()
+        assert not held.release()
+        assert other.release()
+
+
 @pytest.mark.filterwarnings("ignore:distutils Version classes:DeprecationWarning")
 @pytest.mark.parametrize("node_ids", [("n1",), ("n1", "n2", "n3")])
 async def test_the_lock_of_aioredlock(nodes: RedisCluster, node_ids: tuple[str, ...]) -> None:

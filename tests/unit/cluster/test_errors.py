@@ -18,6 +18,8 @@ def _failed(cause: BaseException) -> NodeFailed:
     [
         (_failed(OSError(errno.ENOSPC, "No space left on device")), "make room"),
         (OSError(errno.EDQUOT, "Disk quota exceeded"), "make room"),
+        (_failed(OSError(errno.EMFILE, "Too many open files")), "LimitNOFILE"),
+        (OSError(errno.ENFILE, "Too many open files in system"), "fs.file-max"),
         (_failed(OSError(errno.EIO, "Input/output error")), "kernel's log"),
         (_failed(PermissionError(errno.EACCES, "Permission denied")), "chown -R"),
         (MemoryError(), "--state-bytes-max"),

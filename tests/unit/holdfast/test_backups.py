@@ -253,6 +253,20 @@ async def test_status_refuses_a_damaged_file(tmp_path: Path) -> None:
         ]
 
 
+async def test_an_existing_file_is_replaced_only_by_force(tmp_path: Path) -> None:
+    """As `debug` does it; no node is asked before."""
+    path = tmp_path / "saved"
+    path.write_text("an older one")
+    async with a_node() as (_, url):
+        code, out, err = await run("http://127.0.0.1:1", "backup", "save", str(path))
+        assert (code, out) == (2, b"")
+        assert f"{path} is there already: name another file, or replace it with --force" in err
+        assert path.read_text() == "an older one"
+        code, _, err = await run(url, "backup", "save", "--force", str(path))
+    assert (code, err) == (0, "")
+    assert backup.check([path.read_bytes()]).revision
+
+
 async def test_a_file_that_cannot_be_written_is_named(tmp_path: Path) -> None:
     """As it was given; what was printed is not blamed."""
     path = tmp_path / "nowhere" / "saved"
@@ -293,6 +307,7 @@ async def test_saves_at_intervals_keep_the_newest(tmp_path: Path) -> None:
     [
         (("save", "x", "--keep", "2"), "--keep: only with --every"),
         (("save", "x", "--every", "0"), "--every: must be above 0"),
+        (("save", ".", "--every", "1h", "--force"), "--force: not with --every"),
         (("save", "/nowhere", "--every", "1h"), "give a directory that exists"),
     ],
 )

@@ -72,6 +72,11 @@ def test_an_error_names_the_call_that_was_made_and_the_argument_that_was_meant(
         (lambda: holdfast.Election("a"), "client.election(name)"),  # type: ignore[call-arg, arg-type]
         (lambda: holdfast.RateLimiter("a"), "client.rate_limiter(name,"),  # type: ignore[call-arg, arg-type]
         (lambda: holdfast.Fence("a"), "client.fence(name)"),  # type: ignore[call-arg, arg-type]
+        (lambda: holdfast.Hold("a"), "client.acquire(name), or the block of client.lock(name)"),  # type: ignore[call-arg, arg-type]
+        (lambda: holdfast.SyncHold("a"), "client.acquire(name)"),  # type: ignore[arg-type]
+        (lambda: holdfast.Session("a"), "client.session(ttl=20)"),  # type: ignore[call-arg, arg-type]
+        (lambda: holdfast.Leadership("a"), "the block of client.election(name)"),  # type: ignore[call-arg, arg-type]
+        (lambda: holdfast.Transaction("a"), "client.transaction()"),  # type: ignore[call-arg, arg-type]
     ],
 )
 def test_a_class_that_is_called_as_in_other_libraries_names_the_call_of_a_client(

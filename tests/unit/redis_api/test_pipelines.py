@@ -7,6 +7,10 @@ import pytest
 from cluster.errors import OutcomeUnknown
 from http_api.server.authentication import KnownPrincipals
 from redis_api import connection
+from redis_api.commands import holds
+from redis_api.shared import left_grants
+from redis_api.shared.client import Client
+from redis_api.shared.left_grants import Attempt
 from tests.support.redis_words import sent
 from tests.unit.http_api.serving import token_line, until
 from tests.unit.redis_api.test_server import TOKEN, VALUE, Connected, serving
@@ -106,6 +110,34 @@ async def test_an_unknown_outcome_is_answered_by_nothing_and_nothing_behind_it()
         assert await client.read() == 1
         assert await client.is_over()
         await until(lambda: not served.holders)
+
+
+async def test_an_unforeseen_error_ends_its_connection_and_no_more(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Also one before the outcome is known: the node stops in time, and what was taken is given back."""
+
+    def broken(client: Client, attempt: Attempt) -> bool:
+        del client
+        if attempt.key.name.endswith("broken"):
+            raise RuntimeError("unforeseen")
+        return False
+
+    monkeypatch.setattr(holds, "gave_way", broken)
+    monkeypatch.setattr(left_grants, "ADOPTION_S", 0.0)
+    async with serving() as served, served.client() as client:
+        served.node.answers.clear()
+        take(client, "first")
+        take(client, "broken")
+        take(client, "behind")
+        await until(lambda: len(served.holders) == 3)
+        (ours,) = served.redis._connections
+        served.node.answers.set()
+        assert await client.read() == "+OK"
+        assert await client.is_over()
+        await asyncio.wait_for(ours.drain(), 5)
+        await until(lambda: len(served.holders) == 1)
+    assert [record.getMessage() for record in caplog.records] == ["event=redis-command-failed"]
 
 
 async def test_each_lock_of_a_pipeline_is_found_by_who_asks_again() -> None:

@@ -16,7 +16,7 @@ from lockapi.gateway import Gateway
 from lockstate.machine import LockMachine
 from lockstate.words.commands import Acquire, Command, MayWait
 from lockstate.words.ids import HoldId
-from redis_api.commands import data_handlers, quick, table
+from redis_api.commands import basic, data_handlers, quick, scanning, table
 from redis_api.connection import Commands
 from redis_api.keys.data_table import DATA
 from redis_api.protocol import missing
@@ -378,6 +378,15 @@ async def test_a_caller_has_a_rate_and_a_node_has_room() -> None:
         ("MSETNX", ["a", 1, "b", 1, "c", 1], 3),
         ("RPUSH", ["a", 1, 2, 3], 1),
         ("DBSIZE", [], 1),
+        ("KEYS", ["*"], 1),
+        ("COMMAND", [], 1),
+        ("CLIENT", ["LIST"], 1),
+        ("CONFIG", ["GET", "*"], 1),
+        ("INFO", [], 1),
+        ("WAIT", [0, 0], 1),
+        ("PING", [], 0),
+        ("CLIENT", ["SETNAME", "n"], 0),
+        ("SENTINEL", ["MASTERS"], 0),
     ],
 )
 async def test_each_key_is_a_request(command: str, words: list[str | int], count: int) -> None:
@@ -388,6 +397,39 @@ async def test_each_key_is_a_request(command: str, words: list[str | int], count
         for _ in range(10 - count):
             assert await client.ask("GET", "other") is None
         assert (await client.ask("GET", "other")).startswith("-TRYAGAIN too-many-requests: ")
+
+
+async def test_what_looks_at_much_counts_as_much(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each page of keys, or of connections, is a request; it is answered, and the next one waits for it."""
+    monkeypatch.setattr(scanning, "LIST_LIMIT_MAX", 2)
+    monkeypatch.setattr(basic, "LIST_LIMIT_MAX", 2)
+    keys = [word for number in range(5) for word in (f"k{number}", number)]
+    for words, count in ((("KEYS", "*"), 3), (("DBSIZE",), 3), (("CLIENT", "LIST"), 2), (("FLUSHALL",), 18)):
+        async with (
+            serving(rates=RequestRates(30, now_s=lambda: 0.0)) as served,
+            served.client() as client,
+            served.client() as second,
+            served.client() as third,
+        ):
+            assert [await second.ask("PING"), await third.ask("PING")] == ["+PONG", "+PONG"]
+            assert await client.ask("MSET", *keys) == "+OK"
+            await client.ask(*words)
+            for _ in range(30 - 5 - count):
+                assert await client.ask("EXISTS", "k0") in (0, 1)
+            assert (await client.ask("EXISTS", "k0")).startswith("-TRYAGAIN too-many-requests: ")
+
+
+async def test_a_transaction_of_nothing_is_a_request() -> None:
+    """It asks the cluster as well; one with commands about keys counts as these do."""
+    async with serving(rates=RequestRates(4, now_s=lambda: 0.0)) as served, served.client() as client:
+        for words in (("PING",), ("SET", "k", "v"), ("EXISTS", "k")):
+            assert await client.ask("MULTI") == "+OK"
+            assert await client.ask(*words) == "+QUEUED"
+            assert len(await client.ask("EXEC")) == 1
+        for said in ([], "-TRYAGAIN too-many-requests: "):
+            assert await client.ask("MULTI") == "+OK"
+            told = await client.ask("EXEC")
+            assert told == said if isinstance(said, list) else told.startswith(said)
 
 
 async def test_each_command_is_counted_once() -> None:

@@ -154,13 +154,16 @@ def test_unknown_nodes_and_directories_are_told(tmp_path: Path) -> None:
         LocalCluster(tmp_path).kill("n9")
 
 
-def test_a_cluster_made_without_redis_is_not_started_with_it(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize("flag", ["--redis", "--tls", "--peer-tls"])
+def test_a_cluster_is_not_started_with_what_it_was_made_without(
+    flag: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """A cluster keeps its ports, so `--redis` would be ignored: it is refused, and nothing starts."""
+    """A cluster keeps its ports and certificates, so the flag would be ignored: nothing starts."""
     cluster_file.create(tmp_path, 3, 0, [])
-    assert cluster_command.main(["up", "--redis", "--dir", str(tmp_path)]) == 1
-    assert "was made without it; take another --dir" in capsys.readouterr().err
+    assert cluster_command.main(["up", flag, "--dir", str(tmp_path)]) == 1
+    told = capsys.readouterr().err
+    assert f"{flag}: the cluster in {tmp_path} was made without it" in told
+    assert f"take another --dir for a new one, or leave {flag} out" in told
     assert not any(LocalCluster(tmp_path).is_alive(node.id) for node in LocalCluster(tmp_path).nodes())
 
 

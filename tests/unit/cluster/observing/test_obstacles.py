@@ -104,6 +104,10 @@ def test_an_absent_peer_is_told_with_the_last_error() -> None:
     assert said(away) == ("unreachable", "n2", 10_000)
     assert away.detail == "n2 is not connected: timed out"
     assert said(left) == ("unreachable", "n4", 5_000)
+    assert left.detail == "n4 is not connected: its connection ended, and there is no new one yet"
+    absences.expect(["n2", "n5"])
+    *_, new = obstacles.of_absences(absences.all(), NOW_S, has_leader=True)
+    assert new.detail == "n5 is not connected: there was no connection yet"
 
 
 @pytest.mark.parametrize(

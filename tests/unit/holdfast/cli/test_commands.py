@@ -199,11 +199,13 @@ async def test_a_node_that_starts_is_waited_for(capsys: pytest.CaptureFixture[st
     """It says how far it is, and nobody is sent to look whether it runs or what `holdfast status` says."""
     detail = "the node is starting: it has read 52 % of its state"
     async with ScriptedNode(problem("not-ready", detail=detail)) as node:
-        for command in (("status",), ("--timeout", "1s", "get", "a")):
+        for command, first, hint in (
+            (("status",), "", "look again when one has started"),
+            (("--timeout", "1s", "get", "a"), "not done: ", "repeat it when the node has started"),
+        ):
             code, _, err = await Line(node.url, capsys)(*command)
-            first, hint = err.splitlines()
-            assert (code, first) == (121, f"holdfast: not done: {node.url}: {detail}")
-            assert "repeat it when the node has started" in hint
+            assert (code, err.splitlines()[0]) == (121, f"holdfast: {first}{node.url}: {detail}")
+            assert hint in err.splitlines()[1]
 
 
 async def test_what_others_have_is_overridden(capsys: pytest.CaptureFixture[str]) -> None:

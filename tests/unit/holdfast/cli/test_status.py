@@ -158,11 +158,24 @@ async def test_who_should_lead_is_told(capsys: pytest.CaptureFixture[str]) -> No
 
 
 async def test_without_a_leader_nothing_is_served(capsys: pytest.CaptureFixture[str]) -> None:
-    """The exit code says so; so it does if no node answers."""
+    """The exit code says so."""
     states = {"n1": "follower", "n2": "unreachable", "n3": "unreachable"}
     code, out = await status(capsys, view("n1", states, leader=None, ready=False))
     assert (code, out.splitlines()[-1]) == (121, "serves nothing: no leader is known")
-    assert await status(capsys, urls=("http://127.0.0.1:1",)) == (121, "")
+
+
+async def test_when_no_node_answers_each_is_named(capsys: pytest.CaptureFixture[str]) -> None:
+    """With why it does not, and then what to do; that nothing was changed is no news after a look."""
+    urls = "http://127.0.0.1:1,http://127.0.0.1:2"
+    assert await main._main(main.read(["--nodes", urls, "status"])) == 121
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert said.err.splitlines() == [
+        "holdfast: http://127.0.0.1:1: no connection: Connection refused",
+        "holdfast: http://127.0.0.1:2: no connection: Connection refused",
+        "holdfast: no node answers; start them (their logs say why they stopped), or correct --nodes",
+    ]
+    assert await status(capsys, problem("forbidden"), urls=("http://127.0.0.1:1",)) == (119, "")
 
 
 async def test_joining_nodes_do_not_count(capsys: pytest.CaptureFixture[str]) -> None:
