@@ -223,6 +223,8 @@ def _failure(report: "RunReport", arguments: argparse.Namespace, minutes: float)
         again.append("--hostile" if arguments.hostile else "--no-hostile")
     if arguments.only_locks:
         again.append("--only-locks")
+    if arguments.streams is not None:
+        again.append(f"--streams {arguments.streams}")
     if arguments.redis:
         again.append(f"--redis {arguments.redis}")
     if arguments.faults is not None:

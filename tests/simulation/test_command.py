@@ -49,13 +49,11 @@ def test_raft_trace_is_written_and_replayed(capsys: pytest.CaptureFixture[str], 
 def test_broken_promise_is_told(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     """A node that votes before its vote is on disk is found; seed, step, sentence and trace are printed."""
     monkeypatch.setattr(cluster.consensus.guards, "PROMISES", frozenset())
-    assert (
-        simulate.main(["--seed", "7", "--nodes", "3", "--minutes", "0.3", "--faults", "", "--lines", "5"])
-        == 1
-    )
+    world = ["--seed", "7", "--nodes", "3", "--minutes", "0.3", "--streams", "1", "--faults", ""]
+    assert simulate.main([*world, "--lines", "5"]) == 1
     printed = capsys.readouterr().out
     assert re.search(r"^VIOLATION at \d+\.\d+ s, step \d+: vote-on-disk: ", printed, re.MULTILINE)
-    assert "repeat: scripts/simulate --seed 7 --nodes 3 --minutes 0.3 --faults '' --trace FILE" in printed
+    assert f"repeat: scripts/simulate {' '.join(world)}'' --trace FILE" in printed
     assert len([line for line in printed.splitlines() if re.match(r"\d+ n\d ", line)]) == 5
     assert "violations: 1 in seeds 7" in printed
 

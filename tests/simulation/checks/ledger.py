@@ -78,8 +78,6 @@ class Ledger:
         self._highest_token = 0
         self._drawn_by: tuple[object, ...] = ()
         """The revision and the holder for whom the highest token was drawn."""
-        self._resizes: set[str] = set()
-        """The requests for a resize that were carried out: repeated, they change nothing."""
         self._limits: dict[str, int] = {}
         self._allowed: dict[str, int] = {}
         """The largest limit that each semaphore had during the entry."""
@@ -152,16 +150,15 @@ class Ledger:
                     # Which may be another limit than it asked for, unless it is strict.
                     if asked == got:
                         self._limit(command.name, granted.limit)
-                case ResizeSemaphore() as command, Resized() if command.request_id not in self._resizes:
+                case ResizeSemaphore() as command, Resized() if not answer.is_repeated:
                     self._limit(command.name, command.limit)
-                    if command.request_id:
-                        self._resizes.add(command.request_id)
                 case ForceRelease() as command, ForceReleased(released=released):
                     for view in released:
                         self._forced_ms[view.token] = command.lock_delay_ms
             match answer.command, answer.result:
                 case Acquire() as wish, Granted() as granted if granted.depth:
-                    self._take(granted.token, _delay_ms(wish))
+                    if not answer.is_repeated:
+                        self._take(granted.token, _delay_ms(wish))
                 case Acquire() | AcquirePermits() as wish, Granted() as granted:
                     # Not what the session has already: that keeps the delay with which it was granted.
                     if granted.hold_id == wish.hold_id:

@@ -78,6 +78,8 @@ class Answer:
     deadlock: Deadlock | None = None
     numbered: tuple["Answer", ...] = ()
     """Of a frame: the numbers that were new in it."""
+    is_repeated: bool = False
+    """Whether it is what an earlier attempt was told: the command did nothing again."""
 
 
 @dataclass(slots=True)
@@ -243,6 +245,7 @@ class Expected:
     def _answer(self, node_id: str, command: Command | Undecodable) -> Answer:
         deadlocks = self.state.deadlocks
         count, asked = len(deadlocks), plain_command(command)
+        repeated = self.state.repeated
         last = self._last_number(asked)
         result = self._run(command)
         numbered: tuple[Answer, ...] = ()
@@ -253,7 +256,7 @@ class Expected:
                 [Answer(node_id, one, told) for one, told in each if not isinstance(one, EndWait)]
             )
         deadlock = deadlocks[-1] if len(deadlocks) > count else None
-        return Answer(node_id, asked, result, deadlock, numbered)
+        return Answer(node_id, asked, result, deadlock, numbered, self.state.repeated > repeated)
 
     def _last_number(self, asked: Command | Undecodable) -> int:
         """Return the last number that was applied before, if this is a frame."""

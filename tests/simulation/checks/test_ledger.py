@@ -135,7 +135,7 @@ def test_a_resize_that_is_repeated_changes_nothing() -> None:
     first, second = ResizeSemaphore("s", 1, request_id="a"), ResizeSemaphore("s", 2, request_id="b")
     told.apply(answers=(Answer("a", first, Resized(1, 1)),))
     told.apply(answers=(Answer("a", second, Resized(2, 2)),))
-    told.apply(answers=(Answer("a", first, Resized(1, 1)),))
+    told.apply(answers=(Answer("a", first, Resized(1, 1), is_repeated=True),))
     told.apply(told.event(GRANTED, 1, "s", of=of, count=2))
     with objects("permits-limit"):
         told.apply(told.event(GRANTED, 2, "s", of=of, count=1))
@@ -202,4 +202,19 @@ def test_the_delay_of_a_hold_is_that_of_its_newest_acquire() -> None:
         cluster.pass_ms(20)
         told = cluster.ask(acquire("h4"))
         assert isinstance(told, Refused if is_kept else Granted)
+    assert cluster.checkers.violation is None
+
+
+def test_an_acquire_that_is_repeated_brings_its_delay_once() -> None:
+    """It is told what it was told; what the session has asked for since then counts."""
+    cluster = ScriptedCluster()
+    cluster.ask(OpenSession(SessionId("s1"), 60_000, {}))
+    cluster.ask(acquire("h1", session_id="s1", ttl_ms=0))
+    long = acquire("h2", session_id="s1", ttl_ms=0, lock_delay_ms=9000, request_id="long")
+    short = acquire("h3", session_id="s1", ttl_ms=0, lock_delay_ms=10, request_id="short")
+    for each in (long, short, long):
+        cluster.ask(each)
+    cluster.ask(ForceRelease("x", "", 0))
+    cluster.pass_ms(20)
+    assert isinstance(cluster.ask(acquire("h4")), Granted)
     assert cluster.checkers.violation is None
