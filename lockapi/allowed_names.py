@@ -11,14 +11,8 @@ from typing import Any, Final, NamedTuple, TypeVar
 import msgspec
 
 from lockstate.words.cell_operations import TakeOperation
-from lockstate.words.commands import (
-    PRIORITY_DEFAULT,
-    Acquire,
-    AcquirePermits,
-    Command,
-    Numbered,
-    TransactCells,
-)
+from lockstate.words.commands import Acquire, AcquirePermits, Command, Numbered, TransactCells
+from lockstate.words.wanted import PRIORITY_DEFAULT
 
 EVERYWHERE: Final = "*"
 """The word that stands for all names among the prefixes."""

@@ -10,8 +10,9 @@ import msgspec
 
 from lockstate.machine import LockMachine
 from lockstate.words.commands import Command
+from lockstate.words.events import Event, EventKind
 from lockstate.words.ids import NO_HOLD, NO_SESSION
-from lockstate.words.results import Event, EventKind, Reason
+from lockstate.words.refusals import Reason
 
 _WORDS: Final = {
     EventKind.RELEASED: "the hold was released",

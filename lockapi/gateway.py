@@ -35,7 +35,6 @@ from lockstate.words.commands import (
     AcquirePermits,
     AddLocks,
     Cancel,
-    ClusterAct,
     Command,
     MayBeCancelled,
     MayWait,
@@ -46,18 +45,11 @@ from lockstate.words.commands import (
     TransactCells,
 )
 from lockstate.words.ids import HoldId, SessionId
-from lockstate.words.results import (
-    Done,
-    GrantedSeveral,
-    LeaderPreferred,
-    Queued,
-    RateTaken,
-    Reason,
-    Refused,
-    Result,
-    TicketView,
-)
+from lockstate.words.kinds import ClusterAct
+from lockstate.words.refusals import Reason, Refused
+from lockstate.words.results import Done, GrantedSeveral, LeaderPreferred, Queued, RateTaken, Result
 from lockstate.words.versions import RULES
+from lockstate.words.views import TicketView
 
 UPGRADE_RETRY_MS: Final = 5_000
 """Milliseconds after which to ask again for what comes with an upgrade that is under way."""

@@ -14,7 +14,7 @@ from lockstate.words.commands import (
     WithdrawRevocation,
 )
 from lockstate.words.kinds import HoldKind
-from lockstate.words.results import Refused
+from lockstate.words.refusals import Refused
 
 _LOCK, _SEMAPHORE, _ELECTION = HoldKind.LOCK, HoldKind.SEMAPHORE, HoldKind.ELECTION
 _CALLS: Final[dict[type[Command], dict[HoldKind, str]]] = {

@@ -17,7 +17,8 @@ from lockstate.rules import cluster_acts, effort, fences, forgotten_rates, names
 from lockstate.rules.ruleset import Act, Ruleset
 from lockstate.tables.state import State
 from lockstate.words import commands
-from lockstate.words.commands import Command, Uncommon
+from lockstate.words.commands import Command
+from lockstate.words.wanted import Uncommon
 
 _encoder = msgspec.msgpack.Encoder(order="deterministic")
 _DIGEST_BYTES = 12

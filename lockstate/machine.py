@@ -43,45 +43,45 @@ from lockstate.words.commands import (
     TransactCells,
     Undecodable,
 )
+from lockstate.words.events import Event
 from lockstate.words.ids import NO_HOLD, NO_SESSION, HoldId, SessionId
+from lockstate.words.kinds import HoldKind
+from lockstate.words.outcomes import BatchOutcome, Outcome
+from lockstate.words.refusals import Reason, Refused
 from lockstate.words.results import (
-    BatchOutcome,
     CellsDeleted,
-    CellView,
     DelaysLifted,
-    ElectionView,
-    Event,
     FenceForgotten,
-    FenceView,
     ForceReleased,
     Frozen,
     Granted,
-    HighestToken,
-    Holdings,
-    HoldKind,
-    HoldView,
-    LockView,
-    Outcome,
     PutOffTo,
     Queued,
     RatesForgotten,
     RateTaken,
-    Reason,
-    Refused,
     Released,
     Renewed,
     Result,
     RevocationsWithdrawn,
     Revoked,
-    SemaphoreView,
     SessionOpened,
-    SessionView,
-    StreamView,
     Thawed,
     Transacted,
     WaitsForced,
 )
 from lockstate.words.versions import RULES
+from lockstate.words.views import (
+    CellView,
+    ElectionView,
+    FenceView,
+    HighestToken,
+    Holdings,
+    HoldView,
+    LockView,
+    SemaphoreView,
+    SessionView,
+    StreamView,
+)
 
 _DONE_AT_ONCE: Final[frozenset[type]] = frozenset({Granted, Released, Renewed})
 """The results of nearly all requests. To look one up is quicker than to ask what it is."""

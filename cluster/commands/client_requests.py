@@ -25,13 +25,13 @@ from lockstate.words.commands import (
     Change,
     CloseSession,
     Command,
-    IfHeld,
     MayBeCancelled,
     MayWait,
     Numbered,
     TakeRate,
 )
 from lockstate.words.ids import NO_HOLD, AttemptId, HoldId
+from lockstate.words.kinds import IfHeld
 from lockstate.words.results import Granted, Queued, RateTaken, Result
 
 T = TypeVar("T")

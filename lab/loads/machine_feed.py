@@ -15,7 +15,8 @@ from lockstate.words.commands import Acquire, Command, Entry, OpenSession
 from lockstate.words.ids import AttemptId, HoldId, OwnerName, SessionId
 from lockstate.words.limits import TTL_MS_MAX
 from lockstate.words.modes import Mode
-from lockstate.words.results import BatchOutcome, NumberedDone, Result
+from lockstate.words.outcomes import BatchOutcome
+from lockstate.words.results import NumberedDone, Result
 
 COMMANDS_PER_ENTRY: Final = 500
 SESSIONS: Final = 200

@@ -11,7 +11,6 @@ from lockstate.words.commands import (
     AcquirePermits,
     Acquisition,
     AdvanceFence,
-    Algorithm,
     Campaign,
     Cancel,
     CloseSession,
@@ -32,12 +31,12 @@ from lockstate.words.commands import (
     TakeRate,
     Tick,
     TransactCells,
-    Uncommon,
-    Wanted,
 )
 from lockstate.words.ids import NO_SESSION, SessionId
+from lockstate.words.kinds import Algorithm
 from lockstate.words.limits import LOCKS_COUNT_MAX, REQUEST_AGE_MS, TTL_MS_MAX, WAIT_MS_MAX
 from lockstate.words.modes import Mode, Scope
+from lockstate.words.refusals import Refused
 from lockstate.words.results import (
     CellWritten,
     Done,
@@ -45,12 +44,12 @@ from lockstate.words.results import (
     Granted,
     Queued,
     RateTaken,
-    Refused,
     Released,
     Renewed,
     SessionKept,
     Transacted,
 )
+from lockstate.words.wanted import Uncommon, Wanted
 
 FLAT_SESSION: Final = "exclusive, in a session"
 FLAT_LEASE: Final = "exclusive, own lease"

@@ -34,10 +34,10 @@ from lockapi.requests.fields import (
 from lockapi.requests.ids import new_hold_ids
 from lockstate.rules import checks
 from lockstate.words import commands, limits
-from lockstate.words.commands import PRIORITY_DEFAULT, IfHeld
 from lockstate.words.ids import NO_HOLD, NO_OWNER, NO_SESSION, HoldId, OwnerName, SessionId
-from lockstate.words.kinds import HoldKind
+from lockstate.words.kinds import HoldKind, IfHeld
 from lockstate.words.modes import Mode, Scope
+from lockstate.words.wanted import PRIORITY_DEFAULT, Asking, Uncommon, Wanted
 
 ModeOrNot = Annotated[Mode | Maybe, msgspec.Meta(extra_json_schema={"default": Mode.EXCLUSIVE})]
 IfHeldOrNot = IfHeld | Maybe
@@ -65,9 +65,9 @@ class AcquiringRequest(WaitingRequest, kw_only=True):
             check(limits.check_text("note", self.note, limits.NOTE_BYTES_MAX))
         return self._checked_lease()
 
-    def uncommon(self) -> commands.Uncommon | None:
+    def uncommon(self) -> Uncommon | None:
         """Return what only few holds have, as the command has it; None if nothing of it is asked."""
-        return commands.Uncommon(self.lock_delay_ms, self.note) if self.lock_delay_ms or self.note else None
+        return Uncommon(self.lock_delay_ms, self.note) if self.lock_delay_ms or self.note else None
 
     def _checked_lease(self) -> tuple[SessionId, int]:
         if self.session_id is UNSET:
@@ -91,7 +91,7 @@ class AcquiringAs(AcquiringRequest, kw_only=True):
     ask_after_ms: Wait | Maybe = UNSET
     grace_ms: GraceOrNot = UNSET
 
-    def uncommon(self) -> commands.Uncommon | None:
+    def uncommon(self) -> Uncommon | None:
         """Check what only few holds have; return it as the command has it, None if nothing of it is asked."""
         if self.priority != PRIORITY_DEFAULT:
             check(limits.check_range("priority", self.priority, limits.PRIORITY_MAX))
@@ -105,16 +105,16 @@ class AcquiringAs(AcquiringRequest, kw_only=True):
             return super().uncommon()
         value = "" if self.value is UNSET else self.value
         said = self.lock_delay_ms, self.note, value, self.value_secret, self.priority, self.no_deadline
-        return commands.Uncommon(*said, asks=asks)
+        return Uncommon(*said, asks=asks)
 
-    def _checked_asking(self) -> commands.Asking | None:
+    def _checked_asking(self) -> Asking | None:
         """Return when the wait asks by itself, None if it does not. Raises ProblemError."""
         if self.ask_after_ms is UNSET:
             if self.grace_ms is not UNSET:
                 raise invalid("grace_ms: needs ask_after_ms")
             return None
         grace_ms = GRACE_MS if self.grace_ms is UNSET else self.grace_ms
-        asks = commands.Asking(self.ask_after_ms, grace_ms)
+        asks = Asking(self.ask_after_ms, grace_ms)
         check(checks.check_asking(asks, self.wait_ms))
         return asks
 
@@ -135,13 +135,13 @@ class WantedLock(Request, kw_only=True):
     scope: Scope = Scope.NODE
 
 
-def checked_locks(locks: list[WantedLock]) -> tuple[commands.Wanted, ...]:
+def checked_locks(locks: list[WantedLock]) -> tuple[Wanted, ...]:
     """Check that there are locks, and their names; return them as a command has them."""
     if not locks:
         raise invalid("locks: must not be empty")
     for index, lock in enumerate(locks):
         check_name(f"locks[{index}].name", lock.name)
-    return tuple([commands.Wanted(lock.name, lock.mode, lock.scope) for lock in locks])
+    return tuple([Wanted(lock.name, lock.mode, lock.scope) for lock in locks])
 
 
 class AcquireRequest(AcquiringAs, kw_only=True):
@@ -280,7 +280,7 @@ def taking(name: str, value: str, owner: OwnerName, ttl_ms: int | None) -> comma
         check(limits.check_ttl(ttl_ms))
     check_value(value)
     hold_id, attempt_id = new_hold_ids()
-    said = commands.Uncommon(value=value, is_endless=ttl_ms is None)
+    said = Uncommon(value=value, is_endless=ttl_ms is None)
     of = hold_id, attempt_id, NO_SESSION, ttl_ms or 0, owner
     return commands.Acquire(name, Mode.EXCLUSIVE, *of, uncommon=said)
 

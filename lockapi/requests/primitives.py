@@ -31,7 +31,8 @@ from lockapi.requests.locks import AcquiringAs
 from lockstate.rules import checks, elections, rates
 from lockstate.words import commands, limits
 from lockstate.words.ids import NO_ATTEMPT, NO_OWNER, OwnerName
-from lockstate.words.results import HoldKind
+from lockstate.words.kinds import Algorithm, HoldKind
+from lockstate.words.wanted import WantedRate
 
 Permits = Annotated[int, msgspec.Meta(extra_json_schema={"minimum": 1, "description": "At most the limit."})]
 
@@ -100,7 +101,7 @@ class TakeRateRequest(WaitingRequest, kw_only=True):
     name: Name
     limit: RateLimit | Maybe = UNSET
     window_ms: Window | Maybe = UNSET
-    algorithm: commands.Algorithm | Maybe = UNSET
+    algorithm: Algorithm | Maybe = UNSET
     cost: Permits = 1
 
     def command(self) -> commands.TakeRate:
@@ -119,7 +120,7 @@ class PeekRateRequest(Request, kw_only=True):
     name: Name
     limit: RateLimit | Maybe = UNSET
     window_ms: Window | Maybe = UNSET
-    algorithm: commands.Algorithm | Maybe = UNSET
+    algorithm: Algorithm | Maybe = UNSET
     cost: Permits = 1
 
     def command(self) -> commands.TakeRate:
@@ -133,11 +134,11 @@ class WantedRateJson(Request, kw_only=True):
     name: Name
     limit: RateLimit | Maybe = UNSET
     window_ms: Window | Maybe = UNSET
-    algorithm: commands.Algorithm | Maybe = UNSET
+    algorithm: Algorithm | Maybe = UNSET
     cost: Permits = 1
 
 
-def taking(wanted: commands.WantedRate) -> commands.TakeRate:
+def taking(wanted: WantedRate) -> commands.TakeRate:
     """Return the command that takes just this. Raises ProblemError."""
     check(rates.check_wanted(wanted))
     return commands.TakeRate(wanted.name, wanted.limit, wanted.window_ms, wanted.algorithm, wanted.cost)
@@ -145,12 +146,10 @@ def taking(wanted: commands.WantedRate) -> commands.TakeRate:
 
 def even_rate(name: str, limit: int, window_ms: int, cost: int) -> commands.TakeRate:
     """Return the command that takes this by the generic cell rate algorithm. Raises ProblemError."""
-    return taking(commands.WantedRate(name, limit, window_ms, commands.Algorithm.GCRA, cost))
+    return taking(WantedRate(name, limit, window_ms, Algorithm.GCRA, cost))
 
 
-def wanted_rate(
-    asked: TakeRateRequest | PeekRateRequest | WantedRateJson, where: str = ""
-) -> commands.WantedRate:
+def wanted_rate(asked: TakeRateRequest | PeekRateRequest | WantedRateJson, where: str = "") -> WantedRate:
     """Return what is asked of a rate limit. The command says 0 for what is left out. Raises ProblemError.
 
     `where` stands before the field that is wrong.
@@ -163,7 +162,7 @@ def wanted_rate(
             where,
         )
     )
-    return commands.WantedRate(
+    return WantedRate(
         asked.name,
         0 if limit is UNSET else limit,
         0 if window_ms is UNSET else window_ms,

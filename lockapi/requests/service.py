@@ -17,6 +17,7 @@ from lockapi.requests.fields import (
 from lockapi.requests.ids import new_session_id
 from lockstate.words import commands, limits
 from lockstate.words.ids import SessionId
+from lockstate.words.kinds import ClusterAct
 
 LOG_LEVEL_MS_MIN: Final = 1_000
 LOG_LEVEL_MS_MAX: Final = 24 * 3_600_000
@@ -72,7 +73,7 @@ class TransferRequest(Write, kw_only=True):
 
     def command(self) -> commands.RecordAct:
         """Return the record of it. Raises ProblemError."""
-        return _record(self, commands.ClusterAct.TRANSFER, self.to or "", "", self.reason)
+        return _record(self, ClusterAct.TRANSFER, self.to or "", "", self.reason)
 
 
 class AddMemberRequest(Write, kw_only=True):
@@ -84,7 +85,7 @@ class AddMemberRequest(Write, kw_only=True):
 
     def command(self) -> commands.RecordAct:
         """Return the record of it. Raises ProblemError."""
-        return _record(self, commands.ClusterAct.ADD, self.id, self.peer, self.reason)
+        return _record(self, ClusterAct.ADD, self.id, self.peer, self.reason)
 
 
 class MoveMemberRequest(Write, kw_only=True):
@@ -96,7 +97,7 @@ class MoveMemberRequest(Write, kw_only=True):
 
     def command(self) -> commands.RecordAct:
         """Return the record of it. Raises ProblemError."""
-        return _record(self, commands.ClusterAct.MOVE, self.id, self.peer, self.reason)
+        return _record(self, ClusterAct.MOVE, self.id, self.peer, self.reason)
 
 
 class RemoveMemberRequest(Removal, kw_only=True):
@@ -106,7 +107,7 @@ class RemoveMemberRequest(Removal, kw_only=True):
 
     def command(self, node_id: str, reason: str) -> commands.RecordAct:
         """Return the record of it. Raises ProblemError."""
-        return _record(self, commands.ClusterAct.REMOVE, node_id, "", reason)
+        return _record(self, ClusterAct.REMOVE, node_id, "", reason)
 
 
 class HoldRulesRequest(Write, kw_only=True):
@@ -166,8 +167,6 @@ class LogLevelRequest(Write, kw_only=True):
             raise invalid(f"node_id: {self.node_id!r}: this is node {node_id}: send it to the other one")
 
 
-def _record(
-    request: Write, act: commands.ClusterAct, node_id: str, peer: str, reason: str
-) -> commands.RecordAct:
+def _record(request: Write, act: ClusterAct, node_id: str, peer: str, reason: str) -> commands.RecordAct:
     check_reason(reason)
     return commands.RecordAct(act, node_id, peer, reason, request.checked_id())

@@ -20,7 +20,8 @@ from lockapi.requests.primitives import Permits, WantedRateJson, wanted_rate
 from lockstate.rules.several import check_permits, check_rates, check_things
 from lockstate.words import commands, limits
 from lockstate.words.modes import Mode
-from lockstate.words.results import Refused
+from lockstate.words.refusals import Refused
+from lockstate.words.wanted import Wanted, WantedPermits
 
 
 class WantedPermitsJson(Request, kw_only=True):
@@ -71,7 +72,7 @@ class AcquireSeveralRequest(AcquiringRequest, kw_only=True):
             self.wait_ms,
             self.checked_id(),
             uncommon=self.uncommon(),
-            locks=tuple([commands.Wanted(lock.name, lock.mode, lock.scope) for lock in self.locks]),
+            locks=tuple([Wanted(lock.name, lock.mode, lock.scope) for lock in self.locks]),
             permits=permits,
             rates=rates,
         )
@@ -79,13 +80,13 @@ class AcquireSeveralRequest(AcquiringRequest, kw_only=True):
         return command
 
 
-def _permits_of(index: int, one: WantedPermitsJson) -> commands.WantedPermits:
+def _permits_of(index: int, one: WantedPermitsJson) -> WantedPermits:
     """Return what is wanted of a semaphore. The command says 0 for any limit, which a request does not."""
     if one.limit is UNSET:
-        return commands.WantedPermits(one.name, 0, one.permits)
+        return WantedPermits(one.name, 0, one.permits)
     if one.limit == 0:
         raise invalid(f"permits[{index}].limit: 0; must be 1 to {limits.SEMAPHORE_LIMIT_MAX}")
-    return commands.WantedPermits(one.name, one.limit, one.permits)
+    return WantedPermits(one.name, one.limit, one.permits)
 
 
 def _check_in(field: str, refused: Refused | None) -> None:

@@ -27,13 +27,11 @@ from lockstate.words.commands import (
     Acquire,
     AcquirePermits,
     AdvanceFence,
-    Algorithm,
     Campaign,
     CloseSession,
     Convert,
     DeleteCells,
     EndWait,
-    IfHeld,
     Numbered,
     NumberedCommand,
     OpenSession,
@@ -46,13 +44,12 @@ from lockstate.words.commands import (
     ResumeStream,
     TakeRate,
     TransactCells,
-    Uncommon,
-    Wanted,
 )
 from lockstate.words.ids import AttemptId, HoldId, OwnerName, SessionId
-from lockstate.words.kinds import HoldKind
+from lockstate.words.kinds import Algorithm, HoldKind, IfHeld
 from lockstate.words.modes import Mode, Scope
 from lockstate.words.versions import GROUP
+from lockstate.words.wanted import Uncommon, Wanted
 
 COMMANDS_COUNT_MAX: Final = 1_024
 """Commands in one message, and numbers without an answer."""

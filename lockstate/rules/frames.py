@@ -18,15 +18,14 @@ from lockstate.words.commands import (
     ResumeStream,
     TransactCells,
 )
+from lockstate.words.events import Left
 from lockstate.words.ids import NO_SESSION, SessionId
+from lockstate.words.refusals import Reason, Refused
 from lockstate.words.results import (
     Done,
     FrameRefused,
-    Left,
     NumberedDone,
     Queued,
-    Reason,
-    Refused,
     Result,
     StreamFault,
     StreamResumed,

@@ -22,11 +22,13 @@ from lockstate.words.commands import (
     OfSomebody,
     OnBehalf,
     OpenSession,
-    Quota,
     SetQuota,
 )
+from lockstate.words.events import EventKind
 from lockstate.words.ids import NO_SESSION
-from lockstate.words.results import EventKind, QuotaSet, Refused, Result
+from lockstate.words.refusals import Refused
+from lockstate.words.results import QuotaSet, Result
+from lockstate.words.settings import Quota
 
 _ACQUISITIONS: Final = frozenset(get_args(Acquisition))
 _OF_A_HOLD: Final = frozenset(

@@ -23,7 +23,7 @@ from lockstate.words.commands import (
     TransactCells,
 )
 from lockstate.words.kinds import HoldKind
-from lockstate.words.results import Reason, Refused
+from lockstate.words.refusals import Reason, Refused
 
 _NO_ROOM: Final = (Reason.OVERLOADED, Reason.QUOTA_EXCEEDED)
 _ACQUISITIONS: Final = frozenset(get_args(Acquisition))

@@ -25,21 +25,11 @@ from lockstate.words.commands import (
     OpenSession,
     Renew,
 )
+from lockstate.words.events import CellEventKind, EventKind, Left
 from lockstate.words.ids import OwnerName
-from lockstate.words.results import (
-    CellEventKind,
-    EventKind,
-    Left,
-    Reason,
-    Refused,
-    Renewed,
-    Result,
-    RevokedView,
-    SessionClosed,
-    SessionForced,
-    SessionKept,
-    SessionOpened,
-)
+from lockstate.words.refusals import Reason, Refused
+from lockstate.words.results import Renewed, Result, SessionClosed, SessionForced, SessionKept, SessionOpened
+from lockstate.words.views import RevokedView
 
 _TOLD: Final = {
     EventKind.EXPIRED: EventKind.SESSION_EXPIRED,

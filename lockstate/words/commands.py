@@ -4,8 +4,7 @@ A command is encoded as a MessagePack array whose first element is its tag. A ta
 goes to the end, with a default. Ids and secrets come in commands: the state machine invents nothing.
 """
 
-import enum
-from typing import ClassVar, Final
+from typing import ClassVar
 
 import msgspec
 
@@ -20,14 +19,14 @@ from lockstate.words.ids import (
     OwnerName,
     SessionId,
 )
-from lockstate.words.kinds import HoldKind
+from lockstate.words.kinds import Algorithm, ClusterAct, HoldKind, IfHeld
 from lockstate.words.modes import Mode, Scope
+from lockstate.words.settings import NamespaceSettings, Quota
+from lockstate.words.shape import Array
+from lockstate.words.wanted import Uncommon, Wanted, WantedPermits, WantedRate
 
-PRIORITY_DEFAULT = 5
-"""The priority of a request that does not name one."""
 
-
-class _Command(msgspec.Struct, frozen=True, array_like=True, gc=False):
+class _Command(Array, frozen=True):
     """Base of all commands; fixes how they are encoded."""
 
 
@@ -35,107 +34,6 @@ class _Unremembered(_Command, frozen=True):
     """Base of the commands that may come twice without harm: they carry no `request_id`."""
 
     request_id: ClassVar[str] = ""
-
-
-class Wanted(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """One of several locks: asked for together, held together."""
-
-    name: str
-    mode: Mode = Mode.EXCLUSIVE
-    scope: Scope = Scope.NODE
-
-
-class Algorithm(enum.StrEnum):
-    """How a rate limit counts. The value is the word used in JSON."""
-
-    FIXED_WINDOW = "fixed-window"
-    SLIDING_WINDOW = "sliding-window"
-    GCRA = "gcra"
-
-    __hash__ = str.__hash__  # that of Enum is a Python function, and slow
-
-
-class IfHeld(enum.StrEnum):
-    """What an acquire means if its session holds just that already. The value is the word used in JSON."""
-
-    RENEW = "renew"
-    COUNT = "count"
-    REFUSE = "refuse"
-
-    __hash__ = str.__hash__
-
-
-class WantedPermits(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """Permits of one semaphore, asked for together with other things. `limit` 0 stands for any limit."""
-
-    name: str
-    limit: int = 0
-    permits: int = 1
-
-
-class WantedRate(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """A place of one rate limit, asked for together with other things. The fields are those of `TakeRate`."""
-
-    name: str
-    limit: int = 0
-    window_ms: int = 0
-    algorithm: Algorithm | None = None
-    cost: int = 1
-
-
-class RateSettings(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """What a rate limit is: `limit` in each `window_ms`, counted in one way."""
-
-    limit: int
-    window_ms: int
-    algorithm: Algorithm = Algorithm.FIXED_WINDOW
-
-
-class Quota(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """How much one principal may have at a time; None stands for as much as there is room for.
-
-    `holds` counts what it holds and what it waits for, `waits` only the latter, with waits for changes.
-    `cells`, `fences` and `rate_limits` are those that it made, and what `bytes` are is said in
-    lockstate/tables/principals.py.
-    """
-
-    sessions: int | None = None
-    holds: int | None = None
-    waits: int | None = None
-    cells: int | None = None
-    fences: int | None = None
-    rate_limits: int | None = None
-    bytes: int | None = None
-
-
-class NamespaceSettings(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """What a namespace says of what lies in it; None leaves it open (lockstate/rules/namespace_rules.py).
-
-    A lease of a hold's own is to be `ttl_ms_min` to `ttl_ms_max` long, and a lock-delay at least
-    `lock_delay_ms_min`. `no_deadline` and `priority` allow or forbid, in the place of what nodes are set to.
-    `if_held` is what an acquire of a lock or a campaign means that does not say it itself: to renew, or to
-    refuse. `rate` is what each rate limit of the namespace is, each by its name. Waits may ask by themselves
-    if there is an `ask_after_ms_min`, no earlier than that, and with a grace of `grace_ms_min` or more. What
-    is granted may be held for `held_ms_max`, however often it is renewed. The others are quotas
-    (lockstate/tables/namespaces.py).
-    """
-
-    ttl_ms_min: int | None = None
-    ttl_ms_max: int | None = None
-    lock_delay_ms_min: int | None = None
-    no_deadline: bool | None = None
-    priority: bool | None = None
-    holds: int | None = None
-    waits: int | None = None
-    cells: int | None = None
-    fences: int | None = None
-    rate_limits: int | None = None
-    bytes: int | None = None
-    if_held: IfHeld | None = None
-    rate: RateSettings | None = None
-    ask_after_ms_min: int | None = None
-    grace_ms_min: int | None = None
-    held_ms_max: int | None = None
 
 
 class OpenSession(_Command, frozen=True, tag=1):
@@ -159,39 +57,6 @@ class CloseSession(_Command, frozen=True, tag=3):
 
     session_id: SessionId
     request_id: str = ""
-
-
-class Asking(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """When a wait asks those that are in its way to give up, and what grace they have then."""
-
-    ask_after_ms: int
-    grace_ms: int
-
-
-class Uncommon(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """What only few acquires say, in one field: an ordinary one has None there, and is short.
-
-    `value` is a text that the hold carries, which only its holder is told of if it `is_secret`. `priority` is
-    its place in the queue, 0 to 9. A hold that `is_endless` has neither a session nor a ttl, and ends when
-    somebody ends it. A wait that `asks` does so once, if it waits for so long.
-
-    `priority_not_for` and `endless_not_for` are those of the names for which the node that was asked is not
-    set to allow it. Then it is refused, unless a namespace allows it.
-    """
-
-    lock_delay_ms: int = 0
-    note: str = ""
-    value: str = ""
-    is_secret: bool = False
-    priority: int = PRIORITY_DEFAULT
-    is_endless: bool = False
-    priority_not_for: tuple[str, ...] = ()
-    endless_not_for: tuple[str, ...] = ()
-    asks: Asking | None = None
-
-
-ORDINARY: Final = Uncommon()
-"""What an acquire says that has nothing uncommon."""
 
 
 class Acquire(_Command, frozen=True, tag=4):
@@ -622,15 +487,6 @@ class SetNamespace(_Command, frozen=True, tag=85):
     settings: NamespaceSettings | None = None
     request_id: str = ""
     reason: str = ""
-
-
-class ClusterAct(enum.StrEnum):
-    """What an operator does to the cluster itself."""
-
-    ADD = "add"
-    MOVE = "move"
-    REMOVE = "remove"
-    TRANSFER = "transfer"
 
 
 class RecordAct(_Command, frozen=True, tag=91):

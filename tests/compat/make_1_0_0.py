@@ -39,12 +39,9 @@ from lockstate.words.commands import (
     Acquire,
     AcquirePermits,
     AdvanceFence,
-    Algorithm,
-    Asking,
     Command,
     Freeze,
     HoldRules,
-    NamespaceSettings,
     OnBehalf,
     OpenSession,
     PreferLeader,
@@ -54,11 +51,13 @@ from lockstate.words.commands import (
     SetNamespace,
     TakeRate,
     TransactCells,
-    Uncommon,
 )
 from lockstate.words.ids import NO_SESSION, AttemptId, HoldId, OwnerName, SessionId
+from lockstate.words.kinds import Algorithm
 from lockstate.words.modes import Mode
-from lockstate.words.results import Outcome
+from lockstate.words.outcomes import Outcome
+from lockstate.words.settings import NamespaceSettings
+from lockstate.words.wanted import Asking, Uncommon
 from tests.compat.values import plain
 from tests.property.machine_with_model import MachineWithModel
 from tests.support.vocabulary import VOCABULARY

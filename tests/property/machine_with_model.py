@@ -20,7 +20,6 @@ from lockstate.words.commands import (
     Change,
     Command,
     Entry,
-    NamespaceSettings,
     Numbered,
     OfSomebody,
     OnBehalf,
@@ -30,7 +29,9 @@ from lockstate.words.commands import (
     TakeRate,
 )
 from lockstate.words.ids import NO_SESSION, HoldId
-from lockstate.words.results import Outcome, Queued, Result
+from lockstate.words.outcomes import Outcome
+from lockstate.words.results import Queued, Result
+from lockstate.words.settings import NamespaceSettings
 from lockstate.words.versions import ENTRY_FORMATS, UnknownVersionError
 from tests.property import compare, random_commands, situations
 from tests.property.model import apply

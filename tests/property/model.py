@@ -58,18 +58,16 @@ from lockstate.words.commands import (
     Undecodable,
     WithdrawRevocation,
 )
+from lockstate.words.events import EventKind, Left
 from lockstate.words.ids import NO_ATTEMPT, NO_HOLD, HoldId, OwnerName, SessionId
+from lockstate.words.kinds import HoldKind
+from lockstate.words.refusals import Reason, Refused
 from lockstate.words.results import (
     Cancelled,
     Done,
-    EventKind,
     FenceAdvanced,
     ForceReleased,
-    HoldKind,
-    Left,
     Proclaimed,
-    Reason,
-    Refused,
     Released,
     Resized,
     Result,

@@ -24,7 +24,6 @@ from lockstate.words.commands import (
     Freeze,
     HandOver,
     HoldRules,
-    IfHeld,
     KeepAlive,
     LiftDelay,
     OpenSession,
@@ -40,14 +39,13 @@ from lockstate.words.commands import (
     TakeRate,
     Thaw,
     TransactCells,
-    Uncommon,
     Undecodable,
-    Wanted,
     WithdrawRevocation,
 )
 from lockstate.words.ids import AttemptId
-from lockstate.words.kinds import HoldKind
-from lockstate.words.results import Reason, Refused
+from lockstate.words.kinds import HoldKind, IfHeld
+from lockstate.words.refusals import Reason, Refused
+from lockstate.words.wanted import Uncommon, Wanted
 from tests.property.model_cells import refuse_bad_cells
 from tests.property.model_locks import covers
 from tests.property.model_namespaces import refuse_bad_namespace, refuse_bad_reason

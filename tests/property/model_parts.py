@@ -15,7 +15,8 @@ from lockstate.words.cell_operations import (
 )
 from lockstate.words.commands import TransactCells
 from lockstate.words.ids import HoldId
-from lockstate.words.results import CellDone, LockDone, LockTaken, Reason, Refused, Renewed, Transacted
+from lockstate.words.refusals import Reason, Refused
+from lockstate.words.results import CellDone, LockDone, LockTaken, Renewed, Transacted
 from tests.property.model_cells import check_operation, read
 from tests.property.model_principals import is_foreign
 from tests.property.model_records import ModelState

@@ -17,8 +17,11 @@ from lockstate.words.commands import (
     SetQuota,
     Undecodable,
 )
+from lockstate.words.events import EventKind
 from lockstate.words.ids import NO_SESSION
-from lockstate.words.results import EventKind, PrincipalRow, QuotaExceeded, QuotaSet, Reason, Refused, Result
+from lockstate.words.refusals import QuotaExceeded, Reason, Refused
+from lockstate.words.results import QuotaSet, Result
+from lockstate.words.views import PrincipalRow
 from tests.property.model_acts import tell_act, text_of
 from tests.property.model_locks import names
 from tests.property.model_records import Hold, ModelState, Session, Ticket

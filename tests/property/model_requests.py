@@ -13,6 +13,7 @@ from lockstate.words.commands import (
     Undecodable,
 )
 from lockstate.words.ids import NO_HOLD
+from lockstate.words.refusals import Reason, Refused
 from lockstate.words.results import (
     Frozen,
     Granted,
@@ -21,8 +22,6 @@ from lockstate.words.results import (
     Queued,
     RateTaken,
     RateUsed,
-    Reason,
-    Refused,
     Renewed,
     Result,
     SessionOpened,

@@ -2,7 +2,7 @@
 
 from lockstate.words import limits
 from lockstate.words.commands import AcquireSeveral
-from lockstate.words.results import Reason, Refused
+from lockstate.words.refusals import Reason, Refused
 from tests.property.model_takes import refuse_bad_rate
 
 _BAD = Refused(Reason.INVALID_REQUEST, "")

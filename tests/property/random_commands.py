@@ -33,12 +33,9 @@ from lockstate.words.commands import (
     AcquireSeveral,
     AddLocks,
     AdvanceFence,
-    Algorithm,
-    Asking,
     Campaign,
     Cancel,
     CloseSession,
-    ClusterAct,
     Command,
     Convert,
     DeleteCells,
@@ -51,10 +48,8 @@ from lockstate.words.commands import (
     Freeze,
     HandOver,
     HoldRules,
-    IfHeld,
     KeepAlive,
     LiftDelay,
-    NamespaceSettings,
     Numbered,
     NumberedCommand,
     OnBehalf,
@@ -63,8 +58,6 @@ from lockstate.words.commands import (
     Proclaim,
     PutCell,
     PutOff,
-    Quota,
-    RateSettings,
     RecordAct,
     Release,
     ReleaseByValue,
@@ -77,10 +70,6 @@ from lockstate.words.commands import (
     TakeRate,
     Thaw,
     TransactCells,
-    Uncommon,
-    Wanted,
-    WantedPermits,
-    WantedRate,
     WithdrawRevocation,
 )
 from lockstate.words.ids import (
@@ -93,8 +82,10 @@ from lockstate.words.ids import (
     OwnerName,
     SessionId,
 )
-from lockstate.words.kinds import HoldKind
+from lockstate.words.kinds import Algorithm, ClusterAct, HoldKind, IfHeld
 from lockstate.words.modes import Mode, Scope
+from lockstate.words.settings import NamespaceSettings, Quota, RateSettings
+from lockstate.words.wanted import Asking, Uncommon, Wanted, WantedPermits, WantedRate
 from tests.property.model_locks import names, parts
 from tests.property.model_records import ModelState, Plea
 

@@ -22,11 +22,12 @@ from lockstate.words.commands import (
     Entry,
     MayWait,
     OpenSession,
-    Wanted,
 )
 from lockstate.words.ids import AttemptId, HoldId, SessionId
 from lockstate.words.modes import Mode, Scope
-from lockstate.words.results import Granted, Outcome
+from lockstate.words.outcomes import Outcome
+from lockstate.words.results import Granted
+from lockstate.words.wanted import Wanted
 from tests.property import compare
 from tests.property.model import apply
 from tests.property.model_records import ModelState

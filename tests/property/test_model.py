@@ -19,22 +19,12 @@ from lockstate.words.commands import (
     Release,
     ResizeSemaphore,
     Tick,
-    Wanted,
 )
 from lockstate.words.ids import AttemptId, HoldId, OwnerName, SessionId
 from lockstate.words.modes import Mode, Scope
-from lockstate.words.results import (
-    CycleView,
-    ForceReleased,
-    Granted,
-    Proclaimed,
-    Queued,
-    Reason,
-    Refused,
-    Released,
-    Resized,
-    Result,
-)
+from lockstate.words.refusals import CycleView, Reason, Refused
+from lockstate.words.results import ForceReleased, Granted, Proclaimed, Queued, Released, Resized, Result
+from lockstate.words.wanted import Wanted
 from tests.property.model import apply
 from tests.property.model_deadlock import check_cycle
 from tests.property.model_locks import conflict

@@ -17,12 +17,10 @@ from lockstate.words.commands import (
     OnBehalf,
     OpenSession,
     ResumeStream,
-    Uncommon,
-    Wanted,
-    WantedPermits,
 )
 from lockstate.words.ids import AttemptId, HoldId, SessionId
 from lockstate.words.modes import Mode
+from lockstate.words.wanted import Uncommon, Wanted, WantedPermits
 from tests.property.machine_with_model import MachineWithModel
 
 EXCLUSIVE, SHARED = Mode.EXCLUSIVE, Mode.SHARED

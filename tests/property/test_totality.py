@@ -25,8 +25,6 @@ from lockstate.words.commands import (
     AcquireSeveral,
     AddLocks,
     AdvanceFence,
-    Algorithm,
-    Asking,
     Barrier,
     Batch,
     Campaign,
@@ -37,16 +35,13 @@ from lockstate.words.commands import (
     EndWait,
     Entry,
     ForceRelease,
-    IfHeld,
     KeepAlive,
-    NamespaceSettings,
     Numbered,
     NumberedCommand,
     OfSomebody,
     OnBehalf,
     OpenSession,
     Proclaim,
-    Quota,
     Release,
     Renew,
     ResizeSemaphore,
@@ -55,15 +50,13 @@ from lockstate.words.commands import (
     SetQuota,
     TakeRate,
     Tick,
-    Uncommon,
-    Wanted,
-    WantedPermits,
-    WantedRate,
 )
 from lockstate.words.ids import AttemptId, HoldId, OwnerName, SessionId
-from lockstate.words.kinds import HoldKind
+from lockstate.words.kinds import Algorithm, HoldKind, IfHeld
 from lockstate.words.modes import Mode, Scope
 from lockstate.words.results import Granted, Queued, Result
+from lockstate.words.settings import NamespaceSettings, Quota
+from lockstate.words.wanted import Asking, Uncommon, Wanted, WantedPermits, WantedRate
 from tests.support.vocabulary import another_attempt
 
 _Value = TypeVar("_Value")

@@ -54,18 +54,14 @@ from lockstate.words.cell_operations import (
     PutOperation,
 )
 from lockstate.words.commands import (
-    PRIORITY_DEFAULT,
     Acquire,
     AcquirePermits,
     AcquireSeveral,
     AddLocks,
     AdvanceFence,
-    Algorithm,
-    Asking,
     Campaign,
     Cancel,
     CloseSession,
-    ClusterAct,
     Command,
     Convert,
     DeleteCells,
@@ -77,10 +73,8 @@ from lockstate.words.commands import (
     Freeze,
     HandOver,
     HoldRules,
-    IfHeld,
     KeepAlive,
     LiftDelay,
-    NamespaceSettings,
     Numbered,
     NumberedCommand,
     OpenSession,
@@ -88,7 +82,6 @@ from lockstate.words.commands import (
     Proclaim,
     PutCell,
     PutOff,
-    Quota,
     RecordAct,
     Release,
     ReleaseByValue,
@@ -102,15 +95,13 @@ from lockstate.words.commands import (
     TakeRate,
     Thaw,
     TransactCells,
-    Uncommon,
-    Wanted,
-    WantedPermits,
-    WantedRate,
     WithdrawRevocation,
 )
 from lockstate.words.ids import NO_SESSION, AttemptId, HoldId, OwnerName, SessionId
-from lockstate.words.kinds import HoldKind
+from lockstate.words.kinds import Algorithm, ClusterAct, HoldKind, IfHeld
 from lockstate.words.modes import Mode, Scope
+from lockstate.words.settings import NamespaceSettings, Quota
+from lockstate.words.wanted import PRIORITY_DEFAULT, Asking, Uncommon, Wanted, WantedPermits, WantedRate
 
 _OPTION = re.compile(r"([a-z:_-]+)=(.*)")
 _LABEL = "label:"

@@ -6,17 +6,10 @@ import msgspec
 import pytest
 
 from lockstate import catalogue
-from lockstate.words.commands import (
-    Acquire,
-    AcquirePermits,
-    Command,
-    MayBeCancelled,
-    OnBehalf,
-    OpenSession,
-    Uncommon,
-)
+from lockstate.words.commands import Acquire, AcquirePermits, Command, MayBeCancelled, OnBehalf, OpenSession
 from lockstate.words.ids import AttemptId, HoldId
 from lockstate.words.modes import Mode
+from lockstate.words.wanted import Uncommon
 from tests.support import vocabulary
 from tests.support.vocabulary import VOCABULARY, Word
 

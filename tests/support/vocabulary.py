@@ -33,13 +33,10 @@ from lockstate.words.commands import (
     AcquireSeveral,
     AddLocks,
     AdvanceFence,
-    Algorithm,
-    Asking,
     Barrier,
     Campaign,
     Cancel,
     CloseSession,
-    ClusterAct,
     Command,
     Convert,
     DeleteCells,
@@ -52,10 +49,8 @@ from lockstate.words.commands import (
     Freeze,
     HandOver,
     HoldRules,
-    IfHeld,
     KeepAlive,
     LiftDelay,
-    NamespaceSettings,
     Numbered,
     OnBehalf,
     OpenSession,
@@ -63,7 +58,6 @@ from lockstate.words.commands import (
     Proclaim,
     PutCell,
     PutOff,
-    Quota,
     RecordAct,
     Release,
     ReleaseByValue,
@@ -78,17 +72,15 @@ from lockstate.words.commands import (
     Thaw,
     Tick,
     TransactCells,
-    Uncommon,
     Undecodable,
-    Wanted,
-    WantedPermits,
-    WantedRate,
     WithdrawRevocation,
 )
 from lockstate.words.ids import AttemptId, HoldId, OwnerName, SessionId
-from lockstate.words.kinds import HoldKind
+from lockstate.words.kinds import Algorithm, ClusterAct, HoldKind, IfHeld
 from lockstate.words.modes import Mode, Scope
-from lockstate.words.results import Reason
+from lockstate.words.refusals import Reason
+from lockstate.words.settings import NamespaceSettings, Quota
+from lockstate.words.wanted import Asking, Uncommon, Wanted, WantedPermits, WantedRate
 
 CommandT = TypeVar("CommandT", bound=Command)
 

@@ -24,26 +24,12 @@ from lockstate.words.commands import (
     OnBehalf,
     Undecodable,
 )
+from lockstate.words.events import HELD_TOO_LONG, CellEvent, Event, EventKind, Left
 from lockstate.words.ids import HoldId, SessionId
-from lockstate.words.results import (
-    HELD_TOO_LONG,
-    CellEvent,
-    CellView,
-    ElectionView,
-    Event,
-    EventKind,
-    FenceView,
-    Granted,
-    HoldKind,
-    Left,
-    LockView,
-    NumberedDone,
-    Refused,
-    Result,
-    SemaphoreView,
-    SessionView,
-    WaitsAbandoned,
-)
+from lockstate.words.kinds import HoldKind
+from lockstate.words.refusals import Refused
+from lockstate.words.results import Granted, NumberedDone, Result, WaitsAbandoned
+from lockstate.words.views import CellView, ElectionView, FenceView, LockView, SemaphoreView, SessionView
 from tests.property import model_views
 from tests.property.model import pass_time, run
 from tests.property.model_attempts import came_through, is_left_by

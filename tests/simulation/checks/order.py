@@ -11,7 +11,6 @@ from typing import Final, NamedTuple
 
 from lockstate.words import limits
 from lockstate.words.commands import (
-    PRIORITY_DEFAULT,
     Acquire,
     AcquirePermits,
     AddLocks,
@@ -20,11 +19,12 @@ from lockstate.words.commands import (
     Command,
     Convert,
     Undecodable,
-    Wanted,
 )
 from lockstate.words.ids import HoldId
+from lockstate.words.kinds import HoldKind
 from lockstate.words.modes import Mode
-from lockstate.words.results import Granted, GrantedSeveral, HandedOver, HoldKind, Queued, Result
+from lockstate.words.results import Granted, GrantedSeveral, HandedOver, Queued, Result
+from lockstate.words.wanted import PRIORITY_DEFAULT, Wanted
 from tests.simulation.checks.conflicts import conflict
 from tests.simulation.checks.grants import shorten
 from tests.simulation.checks.model_replay import Step

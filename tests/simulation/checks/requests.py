@@ -13,6 +13,7 @@ from lockstate.words.commands import (
     Renew,
     RenewByValue,
 )
+from lockstate.words.refusals import Reason, Refused
 from lockstate.words.results import (
     DelaysLifted,
     FenceAdvanced,
@@ -23,8 +24,6 @@ from lockstate.words.results import (
     PutOffTo,
     RatesForgotten,
     RateTaken,
-    Reason,
-    Refused,
     Released,
     Renewed,
     Resized,

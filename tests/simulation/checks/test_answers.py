@@ -6,7 +6,6 @@ from lockstate.words.commands import (
     CloseSession,
     ForceRelease,
     KeepAlive,
-    NamespaceSettings,
     OpenSession,
     Release,
     Renew,
@@ -15,7 +14,10 @@ from lockstate.words.commands import (
 )
 from lockstate.words.ids import AttemptId, HoldId, SessionId
 from lockstate.words.modes import Mode
-from lockstate.words.results import Granted, LockView, Reason, Refused, Released
+from lockstate.words.refusals import Reason, Refused
+from lockstate.words.results import Granted, Released
+from lockstate.words.settings import NamespaceSettings
+from lockstate.words.views import LockView
 from tests.simulation.checks.scripted_cluster import ScriptedCluster, acquire, objects
 from tests.simulation.workload.history import Query, ReadLock, ReadLocks, ReadSession
 

@@ -3,30 +3,25 @@
 from lockstate.words.cell_operations import TakeOperation
 from lockstate.words.commands import (
     AbandonWaits,
-    Asking,
     Cancel,
     CloseSession,
     Command,
     ForceRelease,
     KeepAlive,
-    NamespaceSettings,
     OpenSession,
     Release,
     Renew,
     SetNamespace,
     Tick,
     TransactCells,
-    Wanted,
 )
 from lockstate.words.ids import AttemptId, HoldId, OwnerName, SessionId
 from lockstate.words.modes import Mode
+from lockstate.words.refusals import Reason, Refused
 from lockstate.words.results import (
     ForceReleased,
     Granted,
-    HolderView,
     LockTaken,
-    Reason,
-    Refused,
     Released,
     Renewed,
     Result,
@@ -34,6 +29,9 @@ from lockstate.words.results import (
     SessionOpened,
     Transacted,
 )
+from lockstate.words.settings import NamespaceSettings
+from lockstate.words.views import HolderView
+from lockstate.words.wanted import Asking, Wanted
 from tests.simulation.checks.all_checkers import Checkers
 from tests.simulation.checks.model_replay import Step
 from tests.simulation.checks.requests import Requests

@@ -8,7 +8,6 @@ import pytest
 from lockstate.words.commands import (
     AbandonWaits,
     Acquire,
-    Algorithm,
     Cancel,
     Change,
     CloseSession,
@@ -22,12 +21,13 @@ from lockstate.words.commands import (
     Release,
     Renew,
     TakeRate,
-    Uncommon,
 )
 from lockstate.words.ids import NO_SESSION, AttemptId, HoldId, OwnerName, SessionId
-from lockstate.words.kinds import HoldKind
+from lockstate.words.kinds import Algorithm, HoldKind
 from lockstate.words.modes import Mode
-from lockstate.words.results import ForceReleased, HolderView, Queued
+from lockstate.words.results import ForceReleased, Queued
+from lockstate.words.views import HolderView
+from lockstate.words.wanted import Uncommon
 from tests.property import random_commands
 from tests.simulation.checks.comparable import plain
 from tests.simulation.checks.scripted_cluster import ScriptedCluster

@@ -12,14 +12,13 @@ from lockstate.words.commands import (
     ResumeStream,
 )
 from lockstate.words.ids import HoldId, SessionId
+from lockstate.words.refusals import Reason, Refused
 from lockstate.words.results import (
     FenceAdvanced,
     FrameRefused,
     Granted,
     NumberedDone,
     Queued,
-    Reason,
-    Refused,
     Renewed,
     Result,
     StreamFault,

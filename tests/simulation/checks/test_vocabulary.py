@@ -8,7 +8,6 @@ from lockstate.words.commands import (
     Acquire,
     AcquirePermits,
     AdvanceFence,
-    Algorithm,
     Campaign,
     Command,
     Convert,
@@ -20,26 +19,24 @@ from lockstate.words.commands import (
     ResizeSemaphore,
     TakeRate,
     Tick,
-    Uncommon,
-    Wanted,
 )
+from lockstate.words.events import EventKind
 from lockstate.words.ids import AttemptId, HoldId, SessionId
+from lockstate.words.kinds import Algorithm, HoldKind
 from lockstate.words.modes import Mode, Scope
+from lockstate.words.refusals import Reason, Refused
 from lockstate.words.results import (
     CellWritten,
-    EventKind,
     FenceAdvanced,
     Granted,
-    HoldKind,
     Queued,
     RateTaken,
-    Reason,
-    Refused,
     Released,
     Result,
     SessionKept,
     SessionOpened,
 )
+from lockstate.words.wanted import Uncommon, Wanted
 from tests.simulation.checks.cells import Cells
 from tests.simulation.checks.conflicts import are_compatible, conflict, draws_token, is_stronger
 from tests.simulation.checks.fences import Fences

@@ -29,14 +29,8 @@ from lockstate.words.commands import (
     LiftDelay,
     RecordAct,
 )
-from lockstate.words.results import (
-    DelaysLifted,
-    EventKind,
-    FenceForgotten,
-    RatesForgotten,
-    Result,
-    SessionForced,
-)
+from lockstate.words.events import EventKind
+from lockstate.words.results import DelaysLifted, FenceForgotten, RatesForgotten, Result, SessionForced
 from tests.simulation.mutations.mutation import OPERATED, Mutation, Surroundings, replaced
 
 _OPERATED: Final = Surroundings(minutes=2, client_settings={"vocabulary_share": 0.9, "think_s": 0.15})

@@ -20,7 +20,9 @@ from lockstate.words.commands import (
     Revoke,
     WithdrawRevocation,
 )
-from lockstate.words.results import Granted, Left, Refused, Result, WaitsForced
+from lockstate.words.events import Left
+from lockstate.words.refusals import Refused
+from lockstate.words.results import Granted, Result, WaitsForced
 from tests.simulation.mutations.mutation import OPERATED, Mutation, Surroundings, in_namespaces, replaced
 
 _ASKED: Final = Surroundings(minutes=2, client_settings={"vocabulary_share": 0.9, "think_s": 0.15})

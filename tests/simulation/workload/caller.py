@@ -7,9 +7,10 @@ from zlib import crc32
 
 from cluster.errors import ClusterError
 from cluster.node import Answer, Node
-from lockstate.words.commands import Command, KeepAlive, MayWait, NamespaceSettings, Numbered
+from lockstate.words.commands import Command, KeepAlive, MayWait, Numbered
 from lockstate.words.ids import AttemptId, HoldId
 from lockstate.words.results import Result
+from lockstate.words.settings import NamespaceSettings
 from tests.simulation.checks.turns import Kind
 from tests.simulation.workload.call_transport import (
     CallTransport,

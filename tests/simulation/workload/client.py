@@ -17,7 +17,8 @@ from lockstate.words.commands import (
     Renew,
 )
 from lockstate.words.ids import NO_SESSION, SessionId
-from lockstate.words.results import Reason, Refused, Result
+from lockstate.words.refusals import Reason, Refused
+from lockstate.words.results import Result
 from tests.simulation.workload.any_client import AnyClient
 from tests.simulation.workload.call_transport import CallTransport
 from tests.simulation.workload.caller import Caller

@@ -11,10 +11,7 @@ from lockstate.words.commands import (
     AcquireSeveral,
     AddLocks,
     AdvanceFence,
-    Algorithm,
-    Asking,
     Campaign,
-    ClusterAct,
     Convert,
     ForceCloseSession,
     ForceRelease,
@@ -24,9 +21,7 @@ from lockstate.words.commands import (
     Freeze,
     HandOver,
     HoldRules,
-    IfHeld,
     LiftDelay,
-    NamespaceSettings,
     PreferLeader,
     PutOff,
     RecordAct,
@@ -37,16 +32,14 @@ from lockstate.words.commands import (
     SetNamespace,
     TakeRate,
     Thaw,
-    Uncommon,
-    Wanted,
-    WantedPermits,
-    WantedRate,
     WithdrawRevocation,
 )
 from lockstate.words.ids import NO_OWNER, NO_SESSION, HoldId, OwnerName, SessionId
-from lockstate.words.kinds import HoldKind
+from lockstate.words.kinds import Algorithm, ClusterAct, HoldKind, IfHeld
 from lockstate.words.modes import Mode, Scope
-from lockstate.words.results import LockView, WaiterView
+from lockstate.words.settings import NamespaceSettings
+from lockstate.words.views import LockView, WaiterView
+from lockstate.words.wanted import Asking, Uncommon, Wanted, WantedPermits, WantedRate
 from tests.simulation.checks.conflicts import covers
 from tests.simulation.workload.caller import Caller
 from tests.simulation.workload.client_holds import Held

@@ -19,12 +19,11 @@ from lockstate.words.commands import (
     ResumeStream,
 )
 from lockstate.words.ids import SessionId
+from lockstate.words.refusals import Reason, Refused
 from lockstate.words.results import (
     FrameRefused,
     NumberedDone,
     Queued,
-    Reason,
-    Refused,
     Result,
     SessionOpened,
     StreamFault,

@@ -16,10 +16,12 @@ from lockstate.words.commands import (
     Release,
     Renew,
     TransactCells,
-    Wanted,
 )
 from lockstate.words.ids import SessionId
-from lockstate.words.results import Granted, HoldKind, Reason, Refused, Renewed, Result
+from lockstate.words.kinds import HoldKind
+from lockstate.words.refusals import Reason, Refused
+from lockstate.words.results import Granted, Renewed, Result
+from lockstate.words.wanted import Wanted
 from tests.simulation.workload.caller import Caller
 from tests.simulation.workload.client_commands import ClientCommands
 from tests.simulation.workload.client_holds import ClientHolds, Held, Session, weaker

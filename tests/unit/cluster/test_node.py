@@ -30,9 +30,10 @@ from lockstate.words.commands import (
     PreferLeader,
     Release,
 )
+from lockstate.words.events import EventKind
 from lockstate.words.ids import AttemptId, HoldId, SessionId
 from lockstate.words.modes import Mode
-from lockstate.words.results import EventKind, Granted, Queued
+from lockstate.words.results import Granted, Queued
 from tests.support.replica_parts import FullDisk
 
 DEADLINE_S = 20.0

@@ -11,10 +11,11 @@ from lockapi.problems import ProblemError
 from lockapi.requests.stream import numbered
 from lockstate.words import cell_operations as cells
 from lockstate.words import commands as log
-from lockstate.words.commands import PRIORITY_DEFAULT, Algorithm, IfHeld, NumberedCommand, Wanted
+from lockstate.words.commands import NumberedCommand
 from lockstate.words.ids import NO_SESSION, HoldId, SessionId
-from lockstate.words.kinds import HoldKind
+from lockstate.words.kinds import Algorithm, HoldKind, IfHeld
 from lockstate.words.modes import Mode, Scope
+from lockstate.words.wanted import PRIORITY_DEFAULT, Wanted
 
 SESSION = SessionId("5" * 32)
 OTHER = SessionId("6" * 32)

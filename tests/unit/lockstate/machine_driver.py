@@ -17,19 +17,21 @@ from lockstate.words.commands import (
     Convert,
     Entry,
     ForceRelease,
-    IfHeld,
     KeepAlive,
     OpenSession,
     Release,
     Renew,
     ResizeSemaphore,
-    Uncommon,
     Undecodable,
-    Wanted,
 )
+from lockstate.words.events import Event, EventKind
 from lockstate.words.ids import AttemptId, HoldId, OwnerName, SessionId
+from lockstate.words.kinds import IfHeld
 from lockstate.words.modes import Mode, Scope
-from lockstate.words.results import Event, EventKind, Granted, Outcome, Queued, Reason, Refused, Result
+from lockstate.words.outcomes import Outcome
+from lockstate.words.refusals import Reason, Refused
+from lockstate.words.results import Granted, Queued, Result
+from lockstate.words.wanted import Uncommon, Wanted
 
 EXCLUSIVE, SHARED, UPDATE = Mode.EXCLUSIVE, Mode.SHARED, Mode.UPDATE
 NODE, SUBTREE = Scope.NODE, Scope.SUBTREE

@@ -13,7 +13,6 @@ from lockstate.tables.records import PreferredLeader
 from lockstate.words import limits
 from lockstate.words.commands import (
     AdvanceFence,
-    ClusterAct,
     ForceCloseSession,
     ForceRelease,
     ForceWaits,
@@ -21,15 +20,11 @@ from lockstate.words.commands import (
     ForgetRates,
     Freeze,
     HoldRules,
-    IfHeld,
     LiftDelay,
-    NamespaceSettings,
     OfSomebody,
     OnBehalf,
     OpenSession,
     PreferLeader,
-    Quota,
-    RateSettings,
     RecordAct,
     ResizeSemaphore,
     Revoke,
@@ -39,8 +34,11 @@ from lockstate.words.commands import (
     Thaw,
     WithdrawRevocation,
 )
+from lockstate.words.events import OF_CLUSTER, OF_OPERATORS, EventKind
 from lockstate.words.ids import SessionId
-from lockstate.words.results import OF_CLUSTER, OF_OPERATORS, EventKind, Reason
+from lockstate.words.kinds import ClusterAct, IfHeld
+from lockstate.words.refusals import Reason
+from lockstate.words.settings import NamespaceSettings, Quota, RateSettings
 from tests.unit.lockstate.machine_driver import MachineDriver, reason
 
 WHY: Final = "because it hangs"

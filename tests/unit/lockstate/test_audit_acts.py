@@ -12,9 +12,9 @@ from lockstate.stored import snapshot
 from lockstate.tables import audit
 from lockstate.words import limits
 from lockstate.words.commands import Acquire, ForceRelease, LiftDelay, OfSomebody, OnBehalf, Release
+from lockstate.words.events import EventKind
 from lockstate.words.ids import AttemptId, HoldId
 from lockstate.words.modes import Mode
-from lockstate.words.results import EventKind
 from tests.unit.lockstate.machine_driver import MachineDriver
 
 

@@ -16,7 +16,6 @@ from lockstate.words.commands import (
     Acquire,
     AdvanceFence,
     AdvanceVersion,
-    Algorithm,
     CloseSession,
     Command,
     DeleteCells,
@@ -33,10 +32,11 @@ from lockstate.words.commands import (
     Revoke,
     TakeRate,
     TransactCells,
-    Uncommon,
     WithdrawRevocation,
 )
 from lockstate.words.ids import AttemptId, HoldId, SessionId
+from lockstate.words.kinds import Algorithm
+from lockstate.words.refusals import Reason, Refused
 from lockstate.words.results import (
     CellsDeleted,
     Done,
@@ -44,8 +44,6 @@ from lockstate.words.results import (
     Granted,
     NumberedDone,
     PutOffTo,
-    Reason,
-    Refused,
     Released,
     Renewed,
     Result,
@@ -58,6 +56,7 @@ from lockstate.words.results import (
     Transacted,
 )
 from lockstate.words.versions import UnknownVersionError
+from lockstate.words.wanted import Uncommon
 from tests.unit.lockstate.machine_driver import EXCLUSIVE, SHARED, MachineDriver, expect
 
 BOUND = limits.STATE_BYTES_LEAST

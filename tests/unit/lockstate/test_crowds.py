@@ -13,7 +13,6 @@ from lockstate.words.commands import (
     AddLocks,
     Convert,
     ForceRelease,
-    IfHeld,
     OfSomebody,
     OnBehalf,
     OpenSession,
@@ -21,13 +20,13 @@ from lockstate.words.commands import (
     ReleaseByValue,
     RenewByValue,
     Revoke,
-    Uncommon,
     WithdrawRevocation,
 )
 from lockstate.words.ids import AttemptId, HoldId, SessionId
-from lockstate.words.kinds import HoldKind
+from lockstate.words.kinds import HoldKind, IfHeld
 from lockstate.words.modes import Mode
 from lockstate.words.results import Result
+from lockstate.words.wanted import Uncommon
 from tests.unit.lockstate.machine_driver import SHARED, MachineDriver, again, wanted
 
 SEMAPHORE = HoldKind.SEMAPHORE

@@ -26,11 +26,12 @@ from lockstate.words.commands import (
     ResumeStream,
     TakeRate,
     Tick,
-    Uncommon,
 )
 from lockstate.words.ids import AttemptId, HoldId, OwnerName, SessionId
 from lockstate.words.modes import Mode, Scope
-from lockstate.words.results import Granted, Queued, Reason, Refused
+from lockstate.words.refusals import Reason, Refused
+from lockstate.words.results import Granted, Queued
+from lockstate.words.wanted import Uncommon
 from tests.unit.lockstate.machine_driver import EXCLUSIVE, NODE, SHARED, SUBTREE, UPDATE, wanted
 from tests.unit.lockstate.work_meter import Meter
 

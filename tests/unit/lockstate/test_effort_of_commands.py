@@ -23,7 +23,6 @@ from lockstate.words.cell_operations import (
 from lockstate.words.commands import (
     Acquire,
     AcquirePermits,
-    Algorithm,
     Command,
     ForceRelease,
     Numbered,
@@ -32,12 +31,12 @@ from lockstate.words.commands import (
     RenewByValue,
     ResizeSemaphore,
     Revoke,
-    Uncommon,
-    Wanted,
 )
 from lockstate.words.ids import AttemptId, HoldId, OwnerName, SessionId
-from lockstate.words.kinds import HoldKind
+from lockstate.words.kinds import Algorithm, ClusterAct, HoldKind
 from lockstate.words.modes import Mode, Scope
+from lockstate.words.settings import NamespaceSettings, Quota
+from lockstate.words.wanted import Uncommon, Wanted, WantedPermits, WantedRate
 from tests.unit.lockstate.work_meter import Meter
 
 MANY: Final = 3_000
@@ -111,7 +110,7 @@ def _several(hold_id: str) -> commands.AcquireSeveral:
         PAT,
         wait_ms=LONG_MS,
         locks=(Wanted(f"pat/{hold_id}"),),
-        rates=tuple(commands.WantedRate(name, 1, LONG_MS // 2048, Algorithm.GCRA) for name in names),
+        rates=tuple(WantedRate(name, 1, LONG_MS // 2048, Algorithm.GCRA) for name in names),
     )
 
 
@@ -147,8 +146,8 @@ def _large() -> Meter:
     meter.run(*[commands.PutCell(b"eve/%d" % n, b"v", EVE) for n in range(limits.SESSION_CELLS_MAX)])
     meter.run(*[commands.PutCell(b"cell/%d" % n, b"v") for n in each])
     meter.run(*[commands.AdvanceFence(f"fence/{n}", 7) for n in each])
-    meter.run(*[commands.SetQuota(f"p{n}", commands.Quota()) for n in each])
-    meter.run(*[commands.SetNamespace(f"space/{n}", commands.NamespaceSettings()) for n in each])
+    meter.run(*[commands.SetQuota(f"p{n}", Quota()) for n in each])
+    meter.run(*[commands.SetNamespace(f"space/{n}", NamespaceSettings()) for n in each])
     for _ in range(limits.RATE_ROWS_MAX):
         meter.now_ms += 1
         meter.run(_TAKE)
@@ -212,8 +211,8 @@ ASKED: Final[tuple[Command, ...]] = (
         ttl_ms=LONG_MS,
         wait_ms=LONG_MS,
         locks=(Wanted("line"), Wanted("read", SHARED)),
-        permits=(commands.WantedPermits("used"), commands.WantedPermits("full")),
-        rates=(commands.WantedRate("rate", _TAKE.limit, _TAKE.window_ms, _TAKE.algorithm),),
+        permits=(WantedPermits("used"), WantedPermits("full")),
+        rates=(WantedRate("rate", _TAKE.limit, _TAKE.window_ms, _TAKE.algorithm),),
     ),
     _campaign("n15"),
     commands.Convert(HoldId("r0"), EXCLUSIVE, HoldId("n16"), ATTEMPT, LONG_MS),
@@ -225,7 +224,7 @@ ASKED: Final[tuple[Command, ...]] = (
     commands.TransactCells((), _TAKES),
     commands.TransactCells((LockCompare("new/1"),), (EndOperation(HoldId("r2")), *_TAKES[1:])),
     commands.SetQuota("p0", None),
-    commands.RecordAct(commands.ClusterAct.TRANSFER, "", "", "why"),
+    commands.RecordAct(ClusterAct.TRANSFER, "", "", "why"),
     commands.HoldRules(is_held=True, reason="why"),
     commands.PreferLeader("n4", "why"),
     commands.SetNamespace("space/0", None),

@@ -20,28 +20,24 @@ from lockstate.words.commands import (
     AcquireSeveral,
     AddLocks,
     AdvanceFence,
-    Algorithm,
-    Asking,
     Campaign,
     Convert,
-    NamespaceSettings,
     Numbered,
     OfSomebody,
     OpenSession,
     PutCell,
-    Quota,
     Release,
     ResumeStream,
     Revoke,
     SetNamespace,
     SetQuota,
     TakeRate,
-    Uncommon,
-    WantedPermits,
-    WantedRate,
 )
 from lockstate.words.ids import AttemptId, HoldId, SessionId
-from lockstate.words.results import QuotaExceeded, Refused, RefusedInNamespace
+from lockstate.words.kinds import Algorithm
+from lockstate.words.refusals import QuotaExceeded, Refused, RefusedInNamespace
+from lockstate.words.settings import NamespaceSettings, Quota
+from lockstate.words.wanted import Asking, Uncommon, WantedPermits, WantedRate
 from tests.unit.lockstate.machine_driver import EXCLUSIVE, SHARED, wanted
 from tests.unit.lockstate.test_principals import Driver
 

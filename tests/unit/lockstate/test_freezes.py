@@ -19,22 +19,14 @@ from lockstate.words.commands import (
     Renew,
     ResizeSemaphore,
     Thaw,
-    Wanted,
-    WantedPermits,
 )
+from lockstate.words.events import EventKind
 from lockstate.words.ids import AttemptId, HoldId, SessionId
 from lockstate.words.modes import Mode, Scope
-from lockstate.words.results import (
-    EventKind,
-    Frozen,
-    Granted,
-    LeftView,
-    Queued,
-    Reason,
-    Refused,
-    Resized,
-    Thawed,
-)
+from lockstate.words.refusals import Reason, Refused
+from lockstate.words.results import Frozen, Granted, Queued, Resized, Thawed
+from lockstate.words.views import LeftView
+from lockstate.words.wanted import Wanted, WantedPermits
 from tests.unit.lockstate.cell_driver import CellDriver
 from tests.unit.lockstate.machine_driver import SHARED, expect, reason
 from tests.unit.lockstate.work_meter import Meter

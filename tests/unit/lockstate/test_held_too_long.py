@@ -12,31 +12,28 @@ from lockstate.words.commands import (
     Acquire,
     AcquireSeveral,
     KeepAlive,
-    NamespaceSettings,
     PutOff,
     Release,
     Renew,
     Revoke,
     SetNamespace,
-    Uncommon,
-    WantedPermits,
     WithdrawRevocation,
 )
+from lockstate.words.events import HELD_TOO_LONG, EventKind
 from lockstate.words.ids import AttemptId, HoldId, SessionId
 from lockstate.words.kinds import HoldKind
+from lockstate.words.refusals import Reason, Refused
 from lockstate.words.results import (
-    HELD_TOO_LONG,
-    EventKind,
     Granted,
     GrantedSeveral,
     PutOffTo,
-    Reason,
-    Refused,
     Renewed,
     RevocationsWithdrawn,
     Revoked,
     SessionKept,
 )
+from lockstate.words.settings import NamespaceSettings
+from lockstate.words.wanted import Uncommon, WantedPermits
 from tests.unit.lockstate.cell_driver import CellDriver
 from tests.unit.lockstate.machine_driver import EXCLUSIVE, SHARED, expect, reason, wanted
 

@@ -24,7 +24,8 @@ from lockstate.words.commands import (
 )
 from lockstate.words.ids import AttemptId, HoldId, OwnerName, SessionId
 from lockstate.words.modes import Mode
-from lockstate.words.results import CycleView, Granted, Queued, SessionKept, SessionOpened
+from lockstate.words.refusals import CycleView
+from lockstate.words.results import Granted, Queued, SessionKept, SessionOpened
 
 HOLD, SESSION, ATTEMPT, OWNER = HoldId("h"), SessionId("s"), AttemptId("a"), OwnerName("ann")
 X = Mode.EXCLUSIVE

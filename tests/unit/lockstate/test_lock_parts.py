@@ -11,31 +11,27 @@ from lockstate.words.commands import (
     AcquireSeveral,
     AddLocks,
     Freeze,
-    IfHeld,
-    NamespaceSettings,
     OnBehalf,
-    Quota,
     SetNamespace,
     SetQuota,
     TransactCells,
-    Uncommon,
-    WantedRate,
 )
+from lockstate.words.events import EventKind
 from lockstate.words.ids import AttemptId, HoldId, SessionId
+from lockstate.words.kinds import IfHeld
+from lockstate.words.refusals import QuotaExceeded, Reason, Refused
 from lockstate.words.results import (
     RELEASED,
     CellRead,
     CellWritten,
-    EventKind,
     Granted,
     LockTaken,
     Queued,
-    QuotaExceeded,
-    Reason,
-    Refused,
     Renewed,
     Transacted,
 )
+from lockstate.words.settings import NamespaceSettings, Quota
+from lockstate.words.wanted import Uncommon, WantedRate
 from tests.unit.lockstate.cell_driver import (
     CellDriver,
     end_part,

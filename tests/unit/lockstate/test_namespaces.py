@@ -20,29 +20,28 @@ from lockstate.words.commands import (
     CloseSession,
     DeleteCells,
     ForgetFence,
-    NamespaceSettings,
     Proclaim,
     PutCell,
     SetNamespace,
     Tick,
     TransactCells,
-    WantedPermits,
 )
 from lockstate.words.ids import AttemptId, HoldId, SessionId
+from lockstate.words.refusals import Reason, RefusedInNamespace
 from lockstate.words.results import (
     CellsDeleted,
     CellWritten,
     FenceAdvanced,
     Granted,
     NamespaceSet,
-    NamespaceSummary,
     Proclaimed,
     Queued,
-    Reason,
-    RefusedInNamespace,
     Result,
     Transacted,
 )
+from lockstate.words.settings import NamespaceSettings
+from lockstate.words.views import NamespaceSummary
+from lockstate.words.wanted import WantedPermits
 from tests.unit.lockstate.machine_driver import SHARED, expect, reason, wanted
 from tests.unit.lockstate.test_principals import Driver
 

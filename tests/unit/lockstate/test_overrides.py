@@ -17,10 +17,12 @@ from lockstate.words.commands import (
     KeepAlive,
     LiftDelay,
 )
+from lockstate.words.events import EventKind
 from lockstate.words.ids import SessionId
 from lockstate.words.kinds import HoldKind
 from lockstate.words.modes import Scope
-from lockstate.words.results import DelaysLifted, EventKind, Reason, Refused, SessionKept
+from lockstate.words.refusals import Reason, Refused
+from lockstate.words.results import DelaysLifted, SessionKept
 from tests.unit.lockstate.cell_driver import CellDriver
 from tests.unit.lockstate.machine_driver import SUBTREE, MachineDriver, expect, reason
 

@@ -34,7 +34,6 @@ from lockstate.words.commands import (
     Proclaim,
     PutCell,
     PutOff,
-    Quota,
     Release,
     ReleaseByValue,
     Renew,
@@ -44,21 +43,19 @@ from lockstate.words.commands import (
     SetQuota,
     TakeRate,
     TransactCells,
-    Uncommon,
 )
+from lockstate.words.events import Event, EventKind
 from lockstate.words.ids import AttemptId, HoldId, OwnerName, SessionId
+from lockstate.words.refusals import Reason
 from lockstate.words.results import (
     Cancelled,
     Done,
-    Event,
-    EventKind,
     FrameRefused,
     Granted,
     NumberedDone,
     Queued,
     QuotaSet,
     RateTaken,
-    Reason,
     Released,
     Renewed,
     Result,
@@ -68,6 +65,8 @@ from lockstate.words.results import (
     StreamResumed,
     Transacted,
 )
+from lockstate.words.settings import Quota
+from lockstate.words.wanted import Uncommon
 from tests.unit.lockstate.machine_driver import EXCLUSIVE, SHARED, MachineDriver, expect, reason, wanted
 
 S1, H1 = SessionId("s1"), HoldId("h1")

@@ -16,31 +16,28 @@ from lockstate.words.commands import (
     ForceCloseSession,
     ForceRelease,
     LiftDelay,
-    NamespaceSettings,
     OpenSession,
     Release,
     SetNamespace,
-    Uncommon,
-    WantedPermits,
 )
 from lockstate.words.ids import AttemptId, HoldId, OwnerName, SessionId
+from lockstate.words.kinds import HoldKind
 from lockstate.words.modes import Mode, Scope
+from lockstate.words.refusals import QuotaExceeded, Refused, RefusedInNamespace
 from lockstate.words.results import (
     DelaysLifted,
     ForceReleased,
     Granted,
-    HoldKind,
     NamespaceSet,
     Queued,
-    QuotaExceeded,
-    Refused,
-    RefusedInNamespace,
     Released,
     Result,
     SessionClosed,
     SessionForced,
     SessionOpened,
 )
+from lockstate.words.settings import NamespaceSettings
+from lockstate.words.wanted import Uncommon, WantedPermits
 from tests.unit.lockstate.machine_driver import EXCLUSIVE, SHARED, expect, wanted
 from tests.unit.lockstate.test_principals import Driver
 from tests.unit.lockstate.test_quotas import quota, refusal

@@ -20,9 +20,9 @@ from lockstate.words.commands import (
     PutCell,
     Release,
     TransactCells,
-    Uncommon,
 )
 from lockstate.words.ids import AttemptId, HoldId, SessionId
+from lockstate.words.refusals import Refused
 from lockstate.words.results import (
     CellWritten,
     FenceAdvanced,
@@ -30,13 +30,13 @@ from lockstate.words.results import (
     Granted,
     Proclaimed,
     Queued,
-    Refused,
     Released,
     Result,
     SessionClosed,
     SessionOpened,
     Transacted,
 )
+from lockstate.words.wanted import Uncommon
 from tests.unit.lockstate.machine_driver import EXCLUSIVE, SHARED, expect, wanted
 from tests.unit.lockstate.test_principals import Driver
 from tests.unit.lockstate.test_quotas import quota, refusal

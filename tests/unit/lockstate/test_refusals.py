@@ -17,24 +17,23 @@ from lockstate.words.commands import (
     ForceRelease,
     ForceWaits,
     Freeze,
-    IfHeld,
     OnBehalf,
     OpenSession,
     PutOff,
-    Quota,
     Release,
     Renew,
     SetQuota,
     TakeRate,
     Tick,
-    Uncommon,
     Undecodable,
-    WantedRate,
 )
 from lockstate.words.ids import NO_SESSION, AttemptId, HoldId, SessionId
-from lockstate.words.kinds import HoldKind
+from lockstate.words.kinds import HoldKind, IfHeld
 from lockstate.words.modes import Mode
-from lockstate.words.results import Granted, Queued, Reason, Refused
+from lockstate.words.refusals import Reason, Refused
+from lockstate.words.results import Granted, Queued
+from lockstate.words.settings import Quota
+from lockstate.words.wanted import Uncommon, WantedRate
 from tests.unit.lockstate.machine_driver import (
     EXCLUSIVE,
     SHARED,

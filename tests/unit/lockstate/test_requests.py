@@ -11,7 +11,6 @@ from lockstate.words import limits
 from lockstate.words.commands import (
     Acquire,
     AdvanceFence,
-    Algorithm,
     Batch,
     CloseSession,
     Command,
@@ -27,17 +26,10 @@ from lockstate.words.commands import (
     Tick,
 )
 from lockstate.words.ids import NO_SESSION, AttemptId, HoldId, OwnerName, SessionId
+from lockstate.words.kinds import Algorithm
 from lockstate.words.modes import Mode
-from lockstate.words.results import (
-    Cancelled,
-    Granted,
-    Queued,
-    RateTaken,
-    Reason,
-    Refused,
-    Released,
-    SessionOpened,
-)
+from lockstate.words.refusals import Reason, Refused
+from lockstate.words.results import Cancelled, Granted, Queued, RateTaken, Released, SessionOpened
 from tests.unit.lockstate.machine_driver import MachineDriver, expect, reason
 
 MINUTES_5_MS = 5 * 60 * 1000

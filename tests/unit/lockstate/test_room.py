@@ -12,22 +12,22 @@ from lockstate.words.commands import (
     AcquirePermits,
     Campaign,
     DeleteCells,
-    NamespaceSettings,
     OfSomebody,
     OnBehalf,
     OpenSession,
     PutCell,
-    Quota,
     Release,
     SetNamespace,
     SetQuota,
     Tick,
     TransactCells,
-    Uncommon,
 )
 from lockstate.words.ids import NO_OWNER, AttemptId, HoldId, SessionId
 from lockstate.words.modes import Mode
-from lockstate.words.results import Granted, Reason, Refused
+from lockstate.words.refusals import Reason, Refused
+from lockstate.words.results import Granted
+from lockstate.words.settings import NamespaceSettings, Quota
+from lockstate.words.wanted import Uncommon
 from tests.unit.lockstate.machine_driver import MachineDriver, expect, reason
 
 SMALL = Quota(sessions=2, holds=3, cells=2, bytes=40)

@@ -2,7 +2,7 @@
 
 from lockstate.words.commands import CloseSession, KeepAlive
 from lockstate.words.ids import SessionId
-from lockstate.words.results import Reason
+from lockstate.words.refusals import Reason
 from tests.unit.lockstate.machine_driver import MachineDriver, reason
 
 

@@ -13,7 +13,6 @@ from lockstate.words.cell_operations import GetOperation, PutOperation
 from lockstate.words.commands import (
     Acquire,
     AcquirePermits,
-    Algorithm,
     Batch,
     CloseSession,
     DeleteCells,
@@ -27,10 +26,11 @@ from lockstate.words.commands import (
     ResumeStream,
     TakeRate,
     TransactCells,
-    Wanted,
 )
 from lockstate.words.ids import NO_SESSION, AttemptId, HoldId, SessionId
+from lockstate.words.kinds import Algorithm
 from lockstate.words.modes import Mode
+from lockstate.words.refusals import Reason, Refused
 from lockstate.words.results import (
     CellWritten,
     Done,
@@ -39,16 +39,15 @@ from lockstate.words.results import (
     NumberedDone,
     Queued,
     RateTaken,
-    Reason,
-    Refused,
     Released,
     Renewed,
     Result,
     StreamFault,
     StreamResumed,
-    StreamView,
     Transacted,
 )
+from lockstate.words.views import StreamView
+from lockstate.words.wanted import Wanted
 from tests.unit.lockstate.machine_driver import MachineDriver, expect, reason
 
 S1 = SessionId("s1")

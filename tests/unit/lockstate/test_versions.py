@@ -20,7 +20,8 @@ from lockstate.words.commands import (
     Tick,
     Undecodable,
 )
-from lockstate.words.results import Reason, Refused, Result, RulesHeld
+from lockstate.words.refusals import Reason, Refused
+from lockstate.words.results import Result, RulesHeld
 from tests.support.later_rules import RULES_LATER, later_rules
 
 

@@ -6,10 +6,11 @@ import pytest
 from lockstate.reads import views
 from lockstate.tables.records import Lock
 from lockstate.words import limits
-from lockstate.words.commands import Acquire, OpenSession, Tick, Uncommon, Wanted
+from lockstate.words.commands import Acquire, OpenSession, Tick
 from lockstate.words.ids import AttemptId, HoldId, OwnerName, SessionId
 from lockstate.words.modes import Mode, Scope
-from lockstate.words.results import HoldView, LockView, WaiterView
+from lockstate.words.views import HoldView, LockView, WaiterView
+from lockstate.words.wanted import Uncommon, Wanted
 from tests.unit.lockstate.machine_driver import MachineDriver
 
 

@@ -24,7 +24,6 @@ from lockstate.words.commands import (
     Command,
     Convert,
     Entry,
-    IfHeld,
     KeepAlive,
     MayWait,
     Numbered,
@@ -36,9 +35,10 @@ from lockstate.words.commands import (
     TakeRate,
 )
 from lockstate.words.ids import AttemptId, HoldId, OwnerName, SessionId
-from lockstate.words.kinds import HoldKind
+from lockstate.words.kinds import HoldKind, IfHeld
 from lockstate.words.modes import Mode
-from lockstate.words.results import Cancelled, Done, Granted, Queued, RateTaken, Reason, Refused, Result
+from lockstate.words.refusals import Reason, Refused
+from lockstate.words.results import Cancelled, Done, Granted, Queued, RateTaken, Result
 
 LONG_S = 3_600.0
 """A timeout, in seconds, that no test waits for."""

@@ -19,10 +19,10 @@ from lockstate.words.commands import (
     Release,
     Renew,
     Tick,
-    Wanted,
 )
 from lockstate.words.ids import AttemptId, HoldId, SessionId
 from lockstate.words.modes import Mode
+from lockstate.words.wanted import Wanted
 from tests.unit.lockstate.machine_driver import MachineDriver
 
 ID = "0" * 32

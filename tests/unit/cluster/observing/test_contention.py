@@ -28,11 +28,14 @@ from lockstate.words.commands import (
     Release,
     ResizeSemaphore,
     ResumeStream,
-    Wanted,
 )
 from lockstate.words.ids import AttemptId, HoldId, SessionId
+from lockstate.words.kinds import HoldKind
 from lockstate.words.modes import Mode, Scope
-from lockstate.words.results import HoldKind, NumberedDone, Outcome, Queued, Reason, Refused
+from lockstate.words.outcomes import Outcome
+from lockstate.words.refusals import Reason, Refused
+from lockstate.words.results import NumberedDone, Queued
+from lockstate.words.wanted import Wanted
 from tests.unit.lockstate.machine_driver import MachineDriver, expect
 
 
