@@ -17,7 +17,7 @@ from lockapi import cursors
 from lockapi.problems import ProblemError
 from lockstate.words import results
 from lockstate.words.cell_operations import DeleteOperation, GetOperation, Operation, PutOperation
-from lockstate.words.commands import TransactCells
+from lockstate.words.commands.cells import TransactCells
 from lockstate.words.events import CellEvent
 from lockstate.words.views import CellView
 

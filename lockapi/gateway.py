@@ -30,20 +30,12 @@ from lockapi.rights import ANYBODY, EVERYTHING, Principal
 from lockapi.turns import Turns
 from lockstate.machine import LockMachine
 from lockstate.reads import listings
-from lockstate.words.commands import (
-    Acquire,
-    AcquirePermits,
-    AddLocks,
-    Cancel,
-    Command,
-    MayBeCancelled,
-    MayWait,
-    Numbered,
-    PreferLeader,
-    RecordAct,
-    TakeRate,
-    TransactCells,
-)
+from lockstate.words.commands.admin import PreferLeader, RecordAct
+from lockstate.words.commands.cells import TransactCells
+from lockstate.words.commands.entries import Cancel, Command, MayBeCancelled
+from lockstate.words.commands.holds import Acquire, AcquirePermits, AddLocks, MayWait
+from lockstate.words.commands.primitives import TakeRate
+from lockstate.words.commands.streams import Numbered
 from lockstate.words.ids import HoldId, SessionId
 from lockstate.words.kinds import ClusterAct
 from lockstate.words.refusals import Reason, Refused

@@ -17,7 +17,7 @@ from holdfast.token_lines import Line
 from lockapi.node import NodeState
 from lockapi.problems import ProblemError
 from lockstate.reads import listings
-from lockstate.words.commands import ForceWaits
+from lockstate.words.commands.overrides import ForceWaits
 from lockstate.words.refusals import Reason
 from lockstate.words.results import WaitsForced
 

@@ -26,23 +26,20 @@ from lockstate.tables.records import RequestKey, Ticket
 from lockstate.tables.requests import Remembered, grant_later, key_of, rate_taken_later
 from lockstate.tables.state import State
 from lockstate.words import limits
-from lockstate.words.commands import (
+from lockstate.words.commands.cells import TransactCells
+from lockstate.words.commands.entries import (
     AdvanceVersion,
     Batch,
     Command,
     Entry,
-    Freeze,
     MayBeCancelled,
-    MayWait,
     OnBehalf,
-    OpenSession,
-    PutOff,
-    Renew,
-    RenewByValue,
-    TakeRate,
-    TransactCells,
     Undecodable,
 )
+from lockstate.words.commands.holds import MayWait, PutOff, Renew, RenewByValue
+from lockstate.words.commands.overrides import Freeze
+from lockstate.words.commands.primitives import TakeRate
+from lockstate.words.commands.sessions import OpenSession
 from lockstate.words.events import Event
 from lockstate.words.ids import NO_HOLD, NO_SESSION, HoldId, SessionId
 from lockstate.words.kinds import HoldKind

@@ -11,7 +11,9 @@ from typing import Final
 
 from lockstate.machine import LockMachine
 from lockstate.words import codec
-from lockstate.words.commands import Acquire, Command, Entry, OpenSession
+from lockstate.words.commands.entries import Command, Entry
+from lockstate.words.commands.holds import Acquire
+from lockstate.words.commands.sessions import OpenSession
 from lockstate.words.ids import AttemptId, HoldId, OwnerName, SessionId
 from lockstate.words.limits import TTL_MS_MAX
 from lockstate.words.modes import Mode

@@ -6,32 +6,21 @@ from typing import Any, Final
 
 from lab.loads.machine_feed import Feed, Load
 from lockstate.words.cell_operations import CellCompare, CellField, GetOperation, PutOperation, Relation
-from lockstate.words.commands import (
+from lockstate.words.commands.cells import DeleteCells, PutCell, TransactCells
+from lockstate.words.commands.entries import Cancel, Command, OfSomebody, OnBehalf, Tick
+from lockstate.words.commands.holds import (
     Acquire,
     AcquirePermits,
     Acquisition,
-    AdvanceFence,
     Campaign,
-    Cancel,
-    CloseSession,
-    Command,
     Convert,
-    DeleteCells,
-    KeepAlive,
-    Numbered,
-    NumberedCommand,
-    OfSomebody,
-    OnBehalf,
-    OpenSession,
-    PutCell,
     Release,
     ReleaseByValue,
     Renew,
-    ResumeStream,
-    TakeRate,
-    Tick,
-    TransactCells,
 )
+from lockstate.words.commands.primitives import AdvanceFence, TakeRate
+from lockstate.words.commands.sessions import CloseSession, KeepAlive, OpenSession
+from lockstate.words.commands.streams import Numbered, NumberedCommand, ResumeStream
 from lockstate.words.ids import NO_SESSION, SessionId
 from lockstate.words.kinds import Algorithm
 from lockstate.words.limits import LOCKS_COUNT_MAX, REQUEST_AGE_MS, TTL_MS_MAX, WAIT_MS_MAX

@@ -24,7 +24,7 @@ from lockapi.requests.fields import (
 from lockapi.requests.quotas import Amount
 from lockstate.rules import namespace_rules
 from lockstate.words import limits
-from lockstate.words.commands import SetNamespace
+from lockstate.words.commands.admin import SetNamespace
 from lockstate.words.kinds import Algorithm
 from lockstate.words.settings import NamespaceSettings, RateSettings
 

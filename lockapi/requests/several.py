@@ -18,7 +18,8 @@ from lockapi.requests.ids import new_hold_ids
 from lockapi.requests.locks import AcquiringRequest, WantedLock
 from lockapi.requests.primitives import Permits, WantedRateJson, wanted_rate
 from lockstate.rules.several import check_permits, check_rates, check_things
-from lockstate.words import commands, limits
+from lockstate.words import limits
+from lockstate.words.commands import holds
 from lockstate.words.modes import Mode
 from lockstate.words.refusals import Refused
 from lockstate.words.wanted import Wanted, WantedPermits
@@ -48,7 +49,7 @@ class AcquireSeveralRequest(AcquiringRequest, kw_only=True):
         list[WantedRateJson], msgspec.Meta(extra_json_schema={"maxItems": limits.RATES_COUNT_MAX})
     ] = []
 
-    def command(self) -> commands.Acquire:
+    def command(self) -> holds.Acquire:
         """Return the command, with new ids for the hold and the attempt. Raises ProblemError."""
         for field in ("locks", "permits", "rate_limits"):
             for index, one in enumerate(getattr(self, field)):
@@ -61,7 +62,7 @@ class AcquireSeveralRequest(AcquiringRequest, kw_only=True):
         _check_in("rate_limits", check_rates(rates))
         session_id, ttl_ms = self.checked_lease()
         hold_id, attempt_id = new_hold_ids()
-        command = commands.AcquireSeveral(
+        command = holds.AcquireSeveral(
             "",
             Mode.EXCLUSIVE,
             hold_id,

@@ -23,28 +23,21 @@ from lockapi.requests.ids import new_ids, new_session_id
 from lockapi.requests.locks import check_if_held, checked_names
 from lockstate.rules import elections
 from lockstate.words import cell_operations, limits
-from lockstate.words.commands import (
+from lockstate.words.commands.cells import DeleteCells, PutCell, TransactCells
+from lockstate.words.commands.holds import (
     Acquire,
     AcquirePermits,
-    AdvanceFence,
     Campaign,
-    CloseSession,
     Convert,
-    DeleteCells,
-    EndWait,
-    Numbered,
-    NumberedCommand,
-    OpenSession,
     Proclaim,
-    PutCell,
     Release,
     ReleaseByValue,
     Renew,
     RenewByValue,
-    ResumeStream,
-    TakeRate,
-    TransactCells,
 )
+from lockstate.words.commands.primitives import AdvanceFence, TakeRate
+from lockstate.words.commands.sessions import CloseSession, OpenSession
+from lockstate.words.commands.streams import EndWait, Numbered, NumberedCommand, ResumeStream
 from lockstate.words.ids import AttemptId, HoldId, OwnerName, SessionId
 from lockstate.words.kinds import Algorithm, HoldKind, IfHeld
 from lockstate.words.modes import Mode, Scope

@@ -13,7 +13,7 @@ from lockstate.rules.namespace_rules import check_endless, check_ttl
 from lockstate.tables.queues import can_go, is_free
 from lockstate.tables.records import Hold, RequestKey, each_lock
 from lockstate.words.claims import claims_of
-from lockstate.words.commands import AddLocks
+from lockstate.words.commands.holds import AddLocks
 from lockstate.words.kinds import HoldKind
 from lockstate.words.modes import Mode, Scope
 from lockstate.words.refusals import Refused

@@ -16,7 +16,7 @@ from lockstate.tables.cells import Cell, size_of
 from lockstate.tables.state import State
 from lockstate.words import limits
 from lockstate.words.cell_operations import CellOperation, GetOperation, PutOperation
-from lockstate.words.commands import DeleteCells, PutCell
+from lockstate.words.commands.cells import DeleteCells, PutCell
 from lockstate.words.events import CellEventKind
 from lockstate.words.ids import SessionId
 from lockstate.words.refusals import Reason, Refused

@@ -8,7 +8,7 @@ from lockstate.rules.holds import Holds
 from lockstate.tables.rare import changed
 from lockstate.tables.records import Hold, RequestKey, Ticket
 from lockstate.words import limits
-from lockstate.words.commands import Change
+from lockstate.words.commands.holds import Change
 from lockstate.words.ids import attempt_of
 from lockstate.words.modes import Mode, Scope
 from lockstate.words.refusals import Refused

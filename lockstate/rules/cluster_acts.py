@@ -10,7 +10,7 @@ from typing import Final
 from lockstate.rules.effects import Effects
 from lockstate.tables.records import PreferredLeader, RulesHold
 from lockstate.words import limits
-from lockstate.words.commands import HoldRules, PreferLeader, RecordAct
+from lockstate.words.commands.admin import HoldRules, PreferLeader, RecordAct
 from lockstate.words.events import EventKind
 from lockstate.words.kinds import ClusterAct
 from lockstate.words.results import Done, LeaderPreferred, Result, RulesHeld

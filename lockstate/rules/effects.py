@@ -21,7 +21,7 @@ from lockstate.tables.records import (
     permits_in,
 )
 from lockstate.tables.state import State
-from lockstate.words.commands import RecordAct
+from lockstate.words.commands.admin import RecordAct
 from lockstate.words.events import OF_CLUSTER, CellEvent, CellEventKind, Event, EventKind, Left
 from lockstate.words.ids import NO_OWNER, NO_SESSION
 from lockstate.words.kinds import HoldKind

@@ -8,7 +8,7 @@ from lockstate.tables.rare import changed
 from lockstate.tables.records import Hold, HoldOrTicket, RequestKey, Session, Ticket
 from lockstate.words import limits
 from lockstate.words.claims import claims_of, record_name
-from lockstate.words.commands import Campaign, Proclaim
+from lockstate.words.commands.holds import Campaign, Proclaim
 from lockstate.words.ids import OwnerName, attempt_of
 from lockstate.words.kinds import HoldKind, IfHeld
 from lockstate.words.modes import Mode

@@ -15,7 +15,7 @@ from lockstate.tables.records import FrozenPrefix
 from lockstate.tables.state import State
 from lockstate.words import limits
 from lockstate.words.claims import claims_of, record_name
-from lockstate.words.commands import Freeze, Thaw
+from lockstate.words.commands.overrides import Freeze, Thaw
 from lockstate.words.events import EventKind
 from lockstate.words.kinds import HoldKind
 from lockstate.words.modes import Mode, Scope

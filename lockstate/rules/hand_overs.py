@@ -24,7 +24,7 @@ from lockstate.tables.records import Claimant, Hold, Plea, Session, Ticket, each
 from lockstate.tables.state import State, claims_of_hold
 from lockstate.words import limits
 from lockstate.words.claims import Claims
-from lockstate.words.commands import HandOver
+from lockstate.words.commands.holds import HandOver
 from lockstate.words.events import EventKind
 from lockstate.words.ids import NO_ATTEMPT
 from lockstate.words.kinds import HoldKind

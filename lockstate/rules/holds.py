@@ -98,7 +98,7 @@ from lockstate.tables.state import State, claims_of_hold
 from lockstate.tables.wait_graph import Cycle
 from lockstate.words import limits
 from lockstate.words.claims import Claims, claims_of, permits_of, semaphore_of, shown_name
-from lockstate.words.commands import Acquire, Acquisition
+from lockstate.words.commands.holds import Acquire, Acquisition
 from lockstate.words.events import HELD_TOO_LONG, Event, EventKind, Left
 from lockstate.words.ids import NO_ATTEMPT, NO_OWNER, AttemptId, HoldId, OwnerName
 from lockstate.words.kinds import HoldKind, IfHeld

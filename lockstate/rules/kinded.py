@@ -13,7 +13,7 @@ from lockstate.rules.checks import invalid
 from lockstate.rules.holds import Holds
 from lockstate.tables.claim_table import Freed
 from lockstate.words import limits
-from lockstate.words.commands import ForceRelease, LiftDelay
+from lockstate.words.commands.overrides import ForceRelease, LiftDelay
 from lockstate.words.events import EventKind
 from lockstate.words.kinds import HoldKind
 from lockstate.words.refusals import Reason, Refused

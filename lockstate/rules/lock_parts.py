@@ -29,7 +29,8 @@ from lockstate.words.cell_operations import (
     TakeOperation,
 )
 from lockstate.words.claims import Claims, claims_of_one
-from lockstate.words.commands import Acquire, Renew, TransactCells
+from lockstate.words.commands.cells import TransactCells
+from lockstate.words.commands.holds import Acquire, Renew
 from lockstate.words.events import EventKind
 from lockstate.words.ids import NO_HOLD, AttemptId, HoldId, OwnerName
 from lockstate.words.kinds import HoldKind

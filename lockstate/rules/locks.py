@@ -10,7 +10,7 @@ from lockstate.tables.queues import can_go, is_free
 from lockstate.tables.rare import Rare
 from lockstate.tables.records import Hold, HoldOrTicket, RequestKey, Ticket, each_lock
 from lockstate.words.claims import Claims, claims_of, claims_of_one
-from lockstate.words.commands import Acquire, Release
+from lockstate.words.commands.holds import Acquire, Release
 from lockstate.words.events import EventKind
 from lockstate.words.ids import OwnerName, attempt_of
 from lockstate.words.kinds import HoldKind

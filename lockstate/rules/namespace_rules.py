@@ -15,14 +15,8 @@ from lockstate.tables.namespaces import Counted, Namespace
 from lockstate.tables.records import Hold, names_of
 from lockstate.tables.state import State
 from lockstate.words import limits
-from lockstate.words.commands import (
-    Acquire,
-    AcquirePermits,
-    AcquireSeveral,
-    Acquisition,
-    Campaign,
-    SetNamespace,
-)
+from lockstate.words.commands.admin import SetNamespace
+from lockstate.words.commands.holds import Acquire, AcquirePermits, AcquireSeveral, Acquisition, Campaign
 from lockstate.words.events import EventKind
 from lockstate.words.kinds import HoldKind, IfHeld
 from lockstate.words.refusals import Reason, Refused, RefusedInNamespace

@@ -15,15 +15,11 @@ from lockstate.rules.effects import Effects
 from lockstate.rules.holds import LEASE_EXPIRED, SESSION_EXPIRED, check_count
 from lockstate.tables.principals import EVERYBODY, NOBODY
 from lockstate.words import limits
-from lockstate.words.commands import (
-    Acquisition,
-    Command,
-    Numbered,
-    OfSomebody,
-    OnBehalf,
-    OpenSession,
-    SetQuota,
-)
+from lockstate.words.commands.admin import SetQuota
+from lockstate.words.commands.entries import Command, OfSomebody, OnBehalf
+from lockstate.words.commands.holds import Acquisition
+from lockstate.words.commands.sessions import OpenSession
+from lockstate.words.commands.streams import Numbered
 from lockstate.words.events import EventKind
 from lockstate.words.ids import NO_SESSION
 from lockstate.words.refusals import Refused

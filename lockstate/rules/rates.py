@@ -13,7 +13,7 @@ from lockstate.tables.rates import RateKey, Taker
 from lockstate.tables.records import RequestKey
 from lockstate.tables.state import State
 from lockstate.words import limits
-from lockstate.words.commands import TakeRate
+from lockstate.words.commands.primitives import TakeRate
 from lockstate.words.kinds import Algorithm
 from lockstate.words.refusals import Reason, Refused, RefusedInNamespace
 from lockstate.words.results import RateTaken, RateUsed, Result

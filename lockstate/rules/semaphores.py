@@ -13,7 +13,8 @@ from lockstate.tables.rare import Rare
 from lockstate.tables.records import Hold, HoldOrTicket, RequestKey, Semaphore, Ticket, permits_in, precedence
 from lockstate.words import limits
 from lockstate.words.claims import permits_of
-from lockstate.words.commands import AcquirePermits, ResizeSemaphore
+from lockstate.words.commands.holds import AcquirePermits
+from lockstate.words.commands.primitives import ResizeSemaphore
 from lockstate.words.events import Left
 from lockstate.words.ids import OwnerName, attempt_of
 from lockstate.words.kinds import HoldKind

@@ -31,7 +31,7 @@ from lockstate.words.cell_operations import (
     Relation,
     TakeOperation,
 )
-from lockstate.words.commands import TransactCells
+from lockstate.words.commands.cells import TransactCells
 from lockstate.words.refusals import Refused
 from lockstate.words.results import CellDone, LockDone, LockTaken, Renewed, Result, Transacted
 

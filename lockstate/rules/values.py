@@ -18,7 +18,7 @@ from lockstate.tables.rare import Rare, changed
 from lockstate.tables.records import Hold
 from lockstate.tables.state import State
 from lockstate.words import limits
-from lockstate.words.commands import Acquisition, Campaign, Release, ReleaseByValue, Renew, RenewByValue
+from lockstate.words.commands.holds import Acquisition, Campaign, Release, ReleaseByValue, Renew, RenewByValue
 from lockstate.words.kinds import IfHeld
 from lockstate.words.refusals import Reason, Refused
 from lockstate.words.results import Result

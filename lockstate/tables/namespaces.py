@@ -25,7 +25,7 @@ from lockstate.tables.ledger import Ledger
 from lockstate.tables.principals import bytes_of_names, bytes_of_one, bytes_of_texts, bytes_said
 from lockstate.tables.records import Hold, Ticket, names_of
 from lockstate.words.cell_operations import PutOperation
-from lockstate.words.commands import PutCell
+from lockstate.words.commands.cells import PutCell
 from lockstate.words.refusals import Reason, Refused, RefusedInNamespace
 from lockstate.words.settings import NamespaceSettings
 

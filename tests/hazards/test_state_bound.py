@@ -8,7 +8,7 @@ from cluster import config
 from lockstate import invariants
 from lockstate.stored import snapshot
 from lockstate.words import limits
-from lockstate.words.commands import Release
+from lockstate.words.commands.holds import Release
 from lockstate.words.ids import HoldId
 from lockstate.words.refusals import Reason, Refused
 from lockstate.words.results import Granted, Released

@@ -1,6 +1,6 @@
 """Asking for something in the model: a lock or several, permits, an election, another mode."""
 
-from lockstate.words.commands import (
+from lockstate.words.commands.holds import (
     Acquire,
     AcquirePermits,
     AcquireSeveral,

@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from lockstate.words.commands import HoldRules, PreferLeader, RecordAct
+from lockstate.words.commands.admin import HoldRules, PreferLeader, RecordAct
 from lockstate.words.events import Event, EventKind
 from lockstate.words.ids import NO_OWNER, NO_SESSION
 from lockstate.words.modes import Mode

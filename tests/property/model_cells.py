@@ -12,7 +12,7 @@ from lockstate.words.cell_operations import (
     PutOperation,
     Relation,
 )
-from lockstate.words.commands import DeleteCells, PutCell
+from lockstate.words.commands.cells import DeleteCells, PutCell
 from lockstate.words.events import CellEvent, CellEventKind
 from lockstate.words.ids import NO_OWNER, SessionId
 from lockstate.words.refusals import Reason, Refused

@@ -6,42 +6,35 @@ An id under which something is looked up is not checked: nothing is known under 
 import msgspec
 
 from lockstate.words import limits
-from lockstate.words.commands import (
+from lockstate.words.commands.admin import HoldRules, PreferLeader, RecordAct, SetNamespace
+from lockstate.words.commands.cells import DeleteCells, PutCell, TransactCells
+from lockstate.words.commands.entries import Command, Undecodable
+from lockstate.words.commands.holds import (
     Acquire,
     AcquirePermits,
     AcquireSeveral,
     AddLocks,
-    AdvanceFence,
     Campaign,
-    Command,
     Convert,
-    DeleteCells,
+    HandOver,
+    Proclaim,
+    ReleaseByValue,
+    RenewByValue,
+)
+from lockstate.words.commands.overrides import (
     ForceCloseSession,
     ForceRelease,
     ForceWaits,
     ForgetFence,
     ForgetRates,
     Freeze,
-    HandOver,
-    HoldRules,
-    KeepAlive,
     LiftDelay,
-    OpenSession,
-    PreferLeader,
-    Proclaim,
-    PutCell,
-    RecordAct,
-    ReleaseByValue,
-    RenewByValue,
-    ResizeSemaphore,
     Revoke,
-    SetNamespace,
-    TakeRate,
     Thaw,
-    TransactCells,
-    Undecodable,
     WithdrawRevocation,
 )
+from lockstate.words.commands.primitives import AdvanceFence, ResizeSemaphore, TakeRate
+from lockstate.words.commands.sessions import KeepAlive, OpenSession
 from lockstate.words.ids import AttemptId
 from lockstate.words.kinds import HoldKind, IfHeld
 from lockstate.words.refusals import Reason, Refused

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import msgspec
 
-from lockstate.words.commands import HandOver
+from lockstate.words.commands.holds import HandOver
 from lockstate.words.events import EventKind
 from lockstate.words.ids import NO_ATTEMPT, SessionId
 from lockstate.words.kinds import HoldKind

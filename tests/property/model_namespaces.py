@@ -4,7 +4,10 @@ from collections.abc import Iterable
 
 from lockstate.words import limits
 from lockstate.words.cell_operations import PutOperation
-from lockstate.words.commands import Acquire, AcquirePermits, PutCell, ResizeSemaphore, SetNamespace
+from lockstate.words.commands.admin import SetNamespace
+from lockstate.words.commands.cells import PutCell
+from lockstate.words.commands.holds import Acquire, AcquirePermits
+from lockstate.words.commands.primitives import ResizeSemaphore
 from lockstate.words.events import EventKind
 from lockstate.words.kinds import HoldKind, IfHeld
 from lockstate.words.refusals import Reason, Refused, RefusedInNamespace

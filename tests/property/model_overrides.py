@@ -1,7 +1,7 @@
 """What operators do in the model to what others have or want: end, lift, forget, freeze."""
 
 from lockstate.words import limits
-from lockstate.words.commands import (
+from lockstate.words.commands.overrides import (
     ForceCloseSession,
     ForceWaits,
     ForgetFence,

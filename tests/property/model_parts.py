@@ -13,7 +13,7 @@ from lockstate.words.cell_operations import (
     RenewOperation,
     TakeOperation,
 )
-from lockstate.words.commands import TransactCells
+from lockstate.words.commands.cells import TransactCells
 from lockstate.words.ids import HoldId
 from lockstate.words.refusals import Reason, Refused
 from lockstate.words.results import CellDone, LockDone, LockTaken, Renewed, Transacted

@@ -3,7 +3,8 @@
 import msgspec
 
 from lockstate.words import limits
-from lockstate.words.commands import ForceRelease, PutOff, Revoke, WithdrawRevocation
+from lockstate.words.commands.holds import PutOff
+from lockstate.words.commands.overrides import ForceRelease, Revoke, WithdrawRevocation
 from lockstate.words.events import EventKind
 from lockstate.words.kinds import HoldKind
 from lockstate.words.refusals import Reason, Refused

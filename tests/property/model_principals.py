@@ -3,20 +3,11 @@
 import msgspec
 
 from lockstate.words import limits
-from lockstate.words.commands import (
-    AddLocks,
-    Command,
-    Convert,
-    HandOver,
-    Numbered,
-    OpenSession,
-    Proclaim,
-    PutOff,
-    Release,
-    Renew,
-    SetQuota,
-    Undecodable,
-)
+from lockstate.words.commands.admin import SetQuota
+from lockstate.words.commands.entries import Command, Undecodable
+from lockstate.words.commands.holds import AddLocks, Convert, HandOver, Proclaim, PutOff, Release, Renew
+from lockstate.words.commands.sessions import OpenSession
+from lockstate.words.commands.streams import Numbered
 from lockstate.words.events import EventKind
 from lockstate.words.ids import NO_SESSION
 from lockstate.words.refusals import QuotaExceeded, Reason, Refused

@@ -5,7 +5,7 @@ from math import ceil
 from typing import NamedTuple
 
 from lockstate.words import limits
-from lockstate.words.commands import TakeRate
+from lockstate.words.commands.primitives import TakeRate
 from lockstate.words.kinds import Algorithm
 from lockstate.words.refusals import Reason, Refused, RefusedInNamespace
 from lockstate.words.results import RateTaken, RateUsed, Result

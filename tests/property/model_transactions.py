@@ -12,7 +12,8 @@ from lockstate.words.cell_operations import (
     RenewOperation,
     TakeOperation,
 )
-from lockstate.words.commands import Acquire, TransactCells
+from lockstate.words.commands.cells import TransactCells
+from lockstate.words.commands.holds import Acquire
 from lockstate.words.events import EventKind
 from lockstate.words.ids import AttemptId, HoldId
 from lockstate.words.kinds import HoldKind

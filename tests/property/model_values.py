@@ -3,7 +3,7 @@
 import msgspec
 
 from lockstate.words import limits
-from lockstate.words.commands import (
+from lockstate.words.commands.holds import (
     Acquire,
     AcquirePermits,
     Release,

@@ -26,52 +26,39 @@ from lockstate.words.cell_operations import (
     RenewOperation,
     TakeOperation,
 )
-from lockstate.words.commands import (
-    AbandonWaits,
+from lockstate.words.commands.admin import HoldRules, PreferLeader, RecordAct, SetNamespace, SetQuota
+from lockstate.words.commands.cells import DeleteCells, PutCell, TransactCells
+from lockstate.words.commands.entries import AbandonWaits, Cancel, Command, OnBehalf
+from lockstate.words.commands.holds import (
     Acquire,
     AcquirePermits,
     AcquireSeveral,
     AddLocks,
-    AdvanceFence,
     Campaign,
-    Cancel,
-    CloseSession,
-    Command,
     Convert,
-    DeleteCells,
-    EndWait,
+    HandOver,
+    Proclaim,
+    PutOff,
+    Release,
+    ReleaseByValue,
+    Renew,
+    RenewByValue,
+)
+from lockstate.words.commands.overrides import (
     ForceCloseSession,
     ForceRelease,
     ForceWaits,
     ForgetFence,
     ForgetRates,
     Freeze,
-    HandOver,
-    HoldRules,
-    KeepAlive,
     LiftDelay,
-    Numbered,
-    NumberedCommand,
-    OnBehalf,
-    OpenSession,
-    PreferLeader,
-    Proclaim,
-    PutCell,
-    PutOff,
-    RecordAct,
-    Release,
-    ReleaseByValue,
-    Renew,
-    RenewByValue,
-    ResizeSemaphore,
     Revoke,
-    SetNamespace,
-    SetQuota,
-    TakeRate,
     Thaw,
-    TransactCells,
     WithdrawRevocation,
 )
+from lockstate.words.commands.primitives import AdvanceFence, ResizeSemaphore, TakeRate
+from lockstate.words.commands.sessions import CloseSession, KeepAlive, OpenSession
+from lockstate.words.commands.streams import EndWait, Numbered, NumberedCommand
 from lockstate.words.ids import (
     NO_ATTEMPT,
     NO_HOLD,

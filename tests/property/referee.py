@@ -6,15 +6,10 @@ from typing import Any
 
 from lockstate.words import limits
 from lockstate.words.cell_operations import TakeOperation
-from lockstate.words.commands import (
-    Acquire,
-    AcquirePermits,
-    AddLocks,
-    Entry,
-    HandOver,
-    Numbered,
-    TransactCells,
-)
+from lockstate.words.commands.cells import TransactCells
+from lockstate.words.commands.entries import Entry
+from lockstate.words.commands.holds import Acquire, AcquirePermits, AddLocks, HandOver
+from lockstate.words.commands.streams import Numbered
 from lockstate.words.events import Event, EventKind, Left
 from lockstate.words.ids import HoldId
 from lockstate.words.kinds import HoldKind

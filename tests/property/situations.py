@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from itertools import pairwise
 from typing import Final
 
-from lockstate.words.commands import Acquire, AcquirePermits, Acquisition, Campaign
+from lockstate.words.commands.holds import Acquire, AcquirePermits, Acquisition, Campaign
 from lockstate.words.events import Event, EventKind
 from lockstate.words.ids import NO_HOLD, NO_OWNER, AttemptId
 from lockstate.words.kinds import HoldKind

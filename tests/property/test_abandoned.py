@@ -12,17 +12,9 @@ import pytest
 
 from lockstate.machine import LockMachine
 from lockstate.words import limits
-from lockstate.words.commands import (
-    AbandonWaits,
-    Acquire,
-    AcquirePermits,
-    Batch,
-    Command,
-    Convert,
-    Entry,
-    MayWait,
-    OpenSession,
-)
+from lockstate.words.commands.entries import AbandonWaits, Batch, Command, Entry
+from lockstate.words.commands.holds import Acquire, AcquirePermits, Convert, MayWait
+from lockstate.words.commands.sessions import OpenSession
 from lockstate.words.ids import AttemptId, HoldId, SessionId
 from lockstate.words.modes import Mode, Scope
 from lockstate.words.outcomes import Outcome

@@ -12,15 +12,8 @@ from lockstate.machine import LockMachine
 from lockstate.stored import snapshot
 from lockstate.words import codec
 from lockstate.words.cell_operations import CellField, Compare, Operation, Relation
-from lockstate.words.commands import (
-    AdvanceVersion,
-    Command,
-    Entry,
-    NumberedCommand,
-    OfSomebody,
-    Tick,
-    Undecodable,
-)
+from lockstate.words.commands.entries import AdvanceVersion, Command, Entry, OfSomebody, Tick, Undecodable
+from lockstate.words.commands.streams import NumberedCommand
 from lockstate.words.kinds import Algorithm, ClusterAct, HoldKind, IfHeld
 from lockstate.words.modes import Mode, Scope
 from lockstate.words.settings import NamespaceSettings, Quota, RateSettings

@@ -20,25 +20,12 @@ from lockstate.stored import snapshot
 from lockstate.tables import records
 from lockstate.tables.happened import PlainGrant, told_in
 from lockstate.words import limits
-from lockstate.words.commands import (
-    Acquire,
-    AcquireSeveral,
-    AddLocks,
-    Batch,
-    Command,
-    Convert,
-    Entry,
-    ForceRelease,
-    Numbered,
-    OnBehalf,
-    OpenSession,
-    Release,
-    ReleaseByValue,
-    ResumeStream,
-    Revoke,
-    SetNamespace,
-    SetQuota,
-)
+from lockstate.words.commands.admin import SetNamespace, SetQuota
+from lockstate.words.commands.entries import Batch, Command, Entry, OnBehalf
+from lockstate.words.commands.holds import Acquire, AcquireSeveral, AddLocks, Convert, Release, ReleaseByValue
+from lockstate.words.commands.overrides import ForceRelease, Revoke
+from lockstate.words.commands.sessions import OpenSession
+from lockstate.words.commands.streams import Numbered, ResumeStream
 from lockstate.words.events import Event
 from lockstate.words.ids import NO_SESSION, AttemptId, HoldId, OwnerName, SessionId
 from lockstate.words.kinds import HoldKind, IfHeld

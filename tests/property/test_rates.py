@@ -20,7 +20,7 @@ from lockstate.tables.rate_algorithms import Limiter, SlidingWindow
 from lockstate.tables.rates import Place, RateRow
 from lockstate.tables.state import State
 from lockstate.words import limits
-from lockstate.words.commands import TakeRate
+from lockstate.words.commands.primitives import TakeRate
 from lockstate.words.ids import AttemptId
 from lockstate.words.kinds import Algorithm
 from lockstate.words.results import RateTaken

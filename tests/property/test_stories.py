@@ -13,7 +13,7 @@ from typing import Final
 import pytest
 
 from lockstate.machine import LockMachine
-from lockstate.words.commands import Entry
+from lockstate.words.commands.entries import Entry
 from lockstate.words.outcomes import Outcome
 from tests.property.machine_with_model import MachineWithModel
 from tests.scenarios.runner import Runner

@@ -29,7 +29,7 @@ from lockstate import invariants
 from lockstate.machine import LockMachine
 from lockstate.stored import snapshot
 from lockstate.words.codec import decode_entry, encode_command, encode_entry
-from lockstate.words.commands import AbandonWaits, Command, OfSomebody, OnBehalf, Tick
+from lockstate.words.commands.entries import AbandonWaits, Command, OfSomebody, OnBehalf, Tick
 from lockstate.words.events import EventKind, Left
 from lockstate.words.ids import NO_SESSION
 from lockstate.words.outcomes import Outcome

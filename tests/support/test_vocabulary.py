@@ -6,7 +6,9 @@ import msgspec
 import pytest
 
 from lockstate import catalogue
-from lockstate.words.commands import Acquire, AcquirePermits, Command, MayBeCancelled, OnBehalf, OpenSession
+from lockstate.words.commands.entries import Command, MayBeCancelled, OnBehalf
+from lockstate.words.commands.holds import Acquire, AcquirePermits
+from lockstate.words.commands.sessions import OpenSession
 from lockstate.words.ids import AttemptId, HoldId
 from lockstate.words.modes import Mode
 from lockstate.words.wanted import Uncommon

@@ -4,7 +4,8 @@ from collections import deque
 from collections.abc import Iterable
 from typing import Final
 
-from lockstate.words.commands import AcquirePermits, ResizeSemaphore
+from lockstate.words.commands.holds import AcquirePermits
+from lockstate.words.commands.primitives import ResizeSemaphore
 from lockstate.words.ids import HoldId
 from lockstate.words.kinds import HoldKind
 from lockstate.words.results import Granted, GrantedSeveral, Resized

@@ -3,7 +3,7 @@
 The limits of a simulated world are small: a sliding window is exact there.
 """
 
-from lockstate.words.commands import TakeRate
+from lockstate.words.commands.primitives import TakeRate
 from lockstate.words.kinds import Algorithm
 from tests.property.model_rates import RateModel
 

@@ -9,7 +9,9 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import Final, NoReturn
 
-from lockstate.words.commands import Acquire, AcquirePermits, ForceRelease, ResizeSemaphore
+from lockstate.words.commands.holds import Acquire, AcquirePermits
+from lockstate.words.commands.overrides import ForceRelease
+from lockstate.words.commands.primitives import ResizeSemaphore
 from lockstate.words.events import Event, EventKind
 from lockstate.words.ids import HoldId, OwnerName, SessionId
 from lockstate.words.kinds import HoldKind

@@ -15,15 +15,8 @@ from lockstate.machine import LockMachine
 from lockstate.tables.owners import session_name
 from lockstate.words import limits
 from lockstate.words.codec import decode_entry
-from lockstate.words.commands import (
-    AbandonWaits,
-    Command,
-    EndWait,
-    Entry,
-    Numbered,
-    OnBehalf,
-    Undecodable,
-)
+from lockstate.words.commands.entries import AbandonWaits, Command, Entry, OnBehalf, Undecodable
+from lockstate.words.commands.streams import EndWait, Numbered
 from lockstate.words.events import HELD_TOO_LONG, CellEvent, Event, EventKind, Left
 from lockstate.words.ids import HoldId, SessionId
 from lockstate.words.kinds import HoldKind

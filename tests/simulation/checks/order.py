@@ -10,16 +10,8 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from lockstate.words import limits
-from lockstate.words.commands import (
-    Acquire,
-    AcquirePermits,
-    AddLocks,
-    Campaign,
-    Change,
-    Command,
-    Convert,
-    Undecodable,
-)
+from lockstate.words.commands.entries import Command, Undecodable
+from lockstate.words.commands.holds import Acquire, AcquirePermits, AddLocks, Campaign, Change, Convert
 from lockstate.words.ids import HoldId
 from lockstate.words.kinds import HoldKind
 from lockstate.words.modes import Mode

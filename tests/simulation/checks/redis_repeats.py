@@ -12,7 +12,8 @@ from dataclasses import dataclass, field
 from typing import Final, NoReturn, TypeAlias
 
 from lockstate.machine import LockMachine
-from lockstate.words.commands import Acquire, Cancel, Command, Release, Undecodable
+from lockstate.words.commands.entries import Cancel, Command, Undecodable
+from lockstate.words.commands.holds import Acquire, Release
 from lockstate.words.events import EventKind
 from lockstate.words.results import Cancelled, Granted, Released, Result
 from tests.simulation.checks.grants import shorten

@@ -1,20 +1,12 @@
 """The checkers that look at clients and time only object to what they are for, and to nothing else."""
 
 from lockstate.words.cell_operations import TakeOperation
-from lockstate.words.commands import (
-    AbandonWaits,
-    Cancel,
-    CloseSession,
-    Command,
-    ForceRelease,
-    KeepAlive,
-    OpenSession,
-    Release,
-    Renew,
-    SetNamespace,
-    Tick,
-    TransactCells,
-)
+from lockstate.words.commands.admin import SetNamespace
+from lockstate.words.commands.cells import TransactCells
+from lockstate.words.commands.entries import AbandonWaits, Cancel, Command, Tick
+from lockstate.words.commands.holds import Release, Renew
+from lockstate.words.commands.overrides import ForceRelease
+from lockstate.words.commands.sessions import CloseSession, KeepAlive, OpenSession
 from lockstate.words.ids import AttemptId, HoldId, OwnerName, SessionId
 from lockstate.words.modes import Mode
 from lockstate.words.refusals import Reason, Refused

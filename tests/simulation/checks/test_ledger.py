@@ -3,7 +3,10 @@
 import msgspec
 import pytest
 
-from lockstate.words.commands import AcquirePermits, ForceRelease, OpenSession, Release, ResizeSemaphore
+from lockstate.words.commands.holds import AcquirePermits, Release
+from lockstate.words.commands.overrides import ForceRelease
+from lockstate.words.commands.primitives import ResizeSemaphore
+from lockstate.words.commands.sessions import OpenSession
 from lockstate.words.events import Event, EventKind
 from lockstate.words.ids import NO_OWNER, AttemptId, HoldId, SessionId
 from lockstate.words.kinds import HoldKind

@@ -4,7 +4,7 @@ import itertools
 
 import pytest
 
-from lockstate.words.commands import TakeRate
+from lockstate.words.commands.primitives import TakeRate
 from lockstate.words.kinds import Algorithm
 from lockstate.words.results import RateTaken
 from tests.simulation.checks import rates as checked

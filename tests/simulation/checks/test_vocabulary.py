@@ -4,22 +4,11 @@ import msgspec
 import pytest
 
 from lockstate.rules.holds import LEASE_EXPIRED
-from lockstate.words.commands import (
-    Acquire,
-    AcquirePermits,
-    AdvanceFence,
-    Campaign,
-    Command,
-    Convert,
-    KeepAlive,
-    OpenSession,
-    Proclaim,
-    PutCell,
-    Release,
-    ResizeSemaphore,
-    TakeRate,
-    Tick,
-)
+from lockstate.words.commands.cells import PutCell
+from lockstate.words.commands.entries import Command, Tick
+from lockstate.words.commands.holds import Acquire, AcquirePermits, Campaign, Convert, Proclaim, Release
+from lockstate.words.commands.primitives import AdvanceFence, ResizeSemaphore, TakeRate
+from lockstate.words.commands.sessions import KeepAlive, OpenSession
 from lockstate.words.events import EventKind
 from lockstate.words.ids import AttemptId, HoldId, SessionId
 from lockstate.words.kinds import Algorithm, HoldKind

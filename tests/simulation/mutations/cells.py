@@ -10,7 +10,7 @@ from lockstate.rules.lock_parts import LockParts
 from lockstate.rules.transactions import Transactions
 from lockstate.tables.cells import Cell, CellTable
 from lockstate.words.cell_operations import Compare, HoldCompare, LockCompare
-from lockstate.words.commands import DeleteCells, PutCell, TransactCells
+from lockstate.words.commands.cells import DeleteCells, PutCell, TransactCells
 from lockstate.words.events import CellEventKind
 from lockstate.words.ids import SessionId
 from lockstate.words.refusals import Refused

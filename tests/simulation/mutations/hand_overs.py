@@ -10,7 +10,7 @@ from lockstate.rules.pleas import Pleas
 from lockstate.tables.records import Hold, Permits, Plea, Ticket
 from lockstate.tables.state import State
 from lockstate.words.claims import Claims
-from lockstate.words.commands import HandOver
+from lockstate.words.commands.holds import HandOver
 from lockstate.words.kinds import HoldKind
 from lockstate.words.refusals import Refused
 from lockstate.words.wanted import Wanted

@@ -8,7 +8,7 @@ from lockstate.rules.holds import Holds
 from lockstate.tables.owners import wish_of
 from lockstate.tables.records import NOTHING, Hold, RequestKey
 from lockstate.words.claims import Claims
-from lockstate.words.commands import Acquire
+from lockstate.words.commands.holds import Acquire
 from lockstate.words.events import EventKind
 from lockstate.words.kinds import HoldKind, IfHeld
 from lockstate.words.refusals import Refused

@@ -19,16 +19,16 @@ from lockstate.tables.freezes import FrozenPrefixes
 from lockstate.tables.records import Hold, Session, Ticket
 from lockstate.tables.state import State
 from lockstate.words.claims import Claims
-from lockstate.words.commands import (
-    Command,
+from lockstate.words.commands.admin import RecordAct
+from lockstate.words.commands.entries import Command
+from lockstate.words.commands.overrides import (
     ForceCloseSession,
     ForceRelease,
     ForgetFence,
     ForgetRates,
-    KeepAlive,
     LiftDelay,
-    RecordAct,
 )
+from lockstate.words.commands.sessions import KeepAlive
 from lockstate.words.events import EventKind
 from lockstate.words.results import DelaysLifted, FenceForgotten, RatesForgotten, Result, SessionForced
 from tests.simulation.mutations.mutation import OPERATED, Mutation, Surroundings, replaced

@@ -7,7 +7,10 @@ from zlib import crc32
 
 from cluster.errors import ClusterError
 from cluster.node import Answer, Node
-from lockstate.words.commands import Command, KeepAlive, MayWait, Numbered
+from lockstate.words.commands.entries import Command
+from lockstate.words.commands.holds import MayWait
+from lockstate.words.commands.sessions import KeepAlive
+from lockstate.words.commands.streams import Numbered
 from lockstate.words.ids import AttemptId, HoldId
 from lockstate.words.results import Result
 from lockstate.words.settings import NamespaceSettings

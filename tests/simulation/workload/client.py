@@ -7,15 +7,9 @@ from typing import Final
 import msgspec
 
 from lockstate.words import results
-from lockstate.words.commands import (
-    CloseSession,
-    ForceRelease,
-    KeepAlive,
-    MayWait,
-    OpenSession,
-    Release,
-    Renew,
-)
+from lockstate.words.commands.holds import MayWait, Release, Renew
+from lockstate.words.commands.overrides import ForceRelease
+from lockstate.words.commands.sessions import CloseSession, KeepAlive, OpenSession
 from lockstate.words.ids import NO_SESSION, SessionId
 from lockstate.words.refusals import Reason, Refused
 from lockstate.words.results import Result

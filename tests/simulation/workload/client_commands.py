@@ -5,35 +5,32 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 
-from lockstate.words.commands import (
+from lockstate.words.commands.admin import HoldRules, PreferLeader, RecordAct, SetNamespace
+from lockstate.words.commands.holds import (
     Acquire,
     AcquirePermits,
     AcquireSeveral,
     AddLocks,
-    AdvanceFence,
     Campaign,
     Convert,
+    HandOver,
+    PutOff,
+    ReleaseByValue,
+    RenewByValue,
+)
+from lockstate.words.commands.overrides import (
     ForceCloseSession,
     ForceRelease,
     ForceWaits,
     ForgetFence,
     ForgetRates,
     Freeze,
-    HandOver,
-    HoldRules,
     LiftDelay,
-    PreferLeader,
-    PutOff,
-    RecordAct,
-    ReleaseByValue,
-    RenewByValue,
-    ResizeSemaphore,
     Revoke,
-    SetNamespace,
-    TakeRate,
     Thaw,
     WithdrawRevocation,
 )
+from lockstate.words.commands.primitives import AdvanceFence, ResizeSemaphore, TakeRate
 from lockstate.words.ids import NO_OWNER, NO_SESSION, HoldId, OwnerName, SessionId
 from lockstate.words.kinds import Algorithm, ClusterAct, HoldKind, IfHeld
 from lockstate.words.modes import Mode, Scope

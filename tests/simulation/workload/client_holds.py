@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 from typing import Final
 
-from lockstate.words.commands import AcquirePermits, Campaign, MayWait
+from lockstate.words.commands.holds import AcquirePermits, Campaign, MayWait
 from lockstate.words.ids import NO_SESSION, HoldId, SessionId
 from lockstate.words.kinds import HoldKind
 from lockstate.words.modes import Mode

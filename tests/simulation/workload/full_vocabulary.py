@@ -4,17 +4,10 @@ import asyncio
 from random import Random
 from typing import Final, Protocol
 
-from lockstate.words.commands import (
-    AcquirePermits,
-    CloseSession,
-    Command,
-    KeepAlive,
-    MayWait,
-    Proclaim,
-    Release,
-    Renew,
-    SetQuota,
-)
+from lockstate.words.commands.admin import SetQuota
+from lockstate.words.commands.entries import Command
+from lockstate.words.commands.holds import AcquirePermits, MayWait, Proclaim, Release, Renew
+from lockstate.words.commands.sessions import CloseSession, KeepAlive
 from lockstate.words.ids import SessionId
 from lockstate.words.kinds import HoldKind
 from lockstate.words.refusals import Reason, Refused

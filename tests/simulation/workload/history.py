@@ -10,7 +10,8 @@ from typing import Final, Literal, Protocol
 
 import msgspec
 
-from lockstate.words.commands import Command, SetNamespace
+from lockstate.words.commands.admin import SetNamespace
+from lockstate.words.commands.entries import Command
 from lockstate.words.ids import HoldId, SessionId
 from lockstate.words.kinds import HoldKind
 from lockstate.words.refusals import Refused

@@ -5,7 +5,8 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Final
 
-from lockstate.words.commands import Convert, NumberedCommand
+from lockstate.words.commands.holds import Convert
+from lockstate.words.commands.streams import NumberedCommand
 from lockstate.words.wanted import Wanted
 
 RANGES_MAX: Final = 8

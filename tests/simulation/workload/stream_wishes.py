@@ -6,17 +6,9 @@ from typing import Final
 import msgspec
 
 from lockstate.words.cell_operations import GetOperation, PutOperation
-from lockstate.words.commands import (
-    Convert,
-    DeleteCells,
-    EndWait,
-    MayWait,
-    NumberedCommand,
-    PutCell,
-    Release,
-    Renew,
-    TransactCells,
-)
+from lockstate.words.commands.cells import DeleteCells, PutCell, TransactCells
+from lockstate.words.commands.holds import Convert, MayWait, Release, Renew
+from lockstate.words.commands.streams import EndWait, NumberedCommand
 from lockstate.words.ids import SessionId
 from lockstate.words.kinds import HoldKind
 from lockstate.words.refusals import Reason, Refused

@@ -28,7 +28,9 @@ from cluster.tracing import Context, Span, Tracer
 from lockstate.machine import LockMachine
 from lockstate.stored import snapshot
 from lockstate.words import codec, limits
-from lockstate.words.commands import Acquire, Barrier, CloseSession, Command, KeepAlive, OpenSession, Release
+from lockstate.words.commands.entries import Barrier, Command
+from lockstate.words.commands.holds import Acquire, Release
+from lockstate.words.commands.sessions import CloseSession, KeepAlive, OpenSession
 from lockstate.words.ids import AttemptId, HoldId, SessionId
 from lockstate.words.modes import Mode
 from lockstate.words.refusals import Reason, Refused

@@ -18,7 +18,7 @@ from http_api.tokens_watch import TokensUnusable, TokensWatch
 from lockapi.gateway import Gateway
 from lockapi.problems import ProblemError
 from lockapi.rights import EVERYTHING, Principal
-from lockstate.words.commands import Acquire
+from lockstate.words.commands.holds import Acquire
 from lockstate.words.events import EventKind
 from lockstate.words.ids import AttemptId, HoldId
 from lockstate.words.modes import Mode

@@ -15,7 +15,8 @@ from lockapi.requests.service import OpenSessionRequest
 from lockapi.rights import EVERYTHING, Principal
 from lockapi.views import lock_of
 from lockstate.words import results
-from lockstate.words.commands import Acquire, RecordAct
+from lockstate.words.commands.admin import RecordAct
+from lockstate.words.commands.holds import Acquire
 from lockstate.words.events import EventKind
 from lockstate.words.ids import HoldId, OwnerName
 from lockstate.words.kinds import ClusterAct, HoldKind

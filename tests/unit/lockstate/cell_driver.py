@@ -15,7 +15,8 @@ from lockstate.words.cell_operations import (
     RenewOperation,
     TakeOperation,
 )
-from lockstate.words.commands import DeleteCells, Entry, PutCell, TransactCells
+from lockstate.words.commands.cells import DeleteCells, PutCell, TransactCells
+from lockstate.words.commands.entries import Entry
 from lockstate.words.events import CellEvent
 from lockstate.words.ids import HoldId, OwnerName, SessionId
 from lockstate.words.outcomes import Outcome

@@ -5,25 +5,19 @@ from typing import Any, TypeVar
 
 from lockstate import invariants
 from lockstate.machine import LockMachine
-from lockstate.words.commands import (
+from lockstate.words.commands.entries import Batch, Cancel, Command, Entry, Undecodable
+from lockstate.words.commands.holds import (
     Acquire,
     AcquirePermits,
     AddLocks,
-    Batch,
     Campaign,
-    Cancel,
-    CloseSession,
-    Command,
     Convert,
-    Entry,
-    ForceRelease,
-    KeepAlive,
-    OpenSession,
     Release,
     Renew,
-    ResizeSemaphore,
-    Undecodable,
 )
+from lockstate.words.commands.overrides import ForceRelease
+from lockstate.words.commands.primitives import ResizeSemaphore
+from lockstate.words.commands.sessions import CloseSession, KeepAlive, OpenSession
 from lockstate.words.events import Event, EventKind
 from lockstate.words.ids import AttemptId, HoldId, OwnerName, SessionId
 from lockstate.words.kinds import IfHeld

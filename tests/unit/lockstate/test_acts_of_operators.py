@@ -11,29 +11,22 @@ from lockstate.rules.restoring import Restoration
 from lockstate.stored import snapshot
 from lockstate.tables.records import PreferredLeader
 from lockstate.words import limits
-from lockstate.words.commands import (
-    AdvanceFence,
+from lockstate.words.commands.admin import HoldRules, PreferLeader, RecordAct, SetNamespace, SetQuota
+from lockstate.words.commands.entries import OfSomebody, OnBehalf
+from lockstate.words.commands.overrides import (
     ForceCloseSession,
     ForceRelease,
     ForceWaits,
     ForgetFence,
     ForgetRates,
     Freeze,
-    HoldRules,
     LiftDelay,
-    OfSomebody,
-    OnBehalf,
-    OpenSession,
-    PreferLeader,
-    RecordAct,
-    ResizeSemaphore,
     Revoke,
-    SetNamespace,
-    SetQuota,
-    TakeRate,
     Thaw,
     WithdrawRevocation,
 )
+from lockstate.words.commands.primitives import AdvanceFence, ResizeSemaphore, TakeRate
+from lockstate.words.commands.sessions import OpenSession
 from lockstate.words.events import OF_CLUSTER, OF_OPERATORS, EventKind
 from lockstate.words.ids import SessionId
 from lockstate.words.kinds import ClusterAct, IfHeld

@@ -9,7 +9,9 @@ from lockstate.machine import LockMachine
 from lockstate.stored import snapshot
 from lockstate.tables import budget
 from lockstate.words import limits
-from lockstate.words.commands import Acquire, AcquirePermits, AcquireSeveral, OnBehalf, PutOff, SetNamespace
+from lockstate.words.commands.admin import SetNamespace
+from lockstate.words.commands.entries import OnBehalf
+from lockstate.words.commands.holds import Acquire, AcquirePermits, AcquireSeveral, PutOff
 from lockstate.words.events import EventKind
 from lockstate.words.ids import AttemptId, HoldId
 from lockstate.words.modes import Mode

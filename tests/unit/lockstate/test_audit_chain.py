@@ -12,7 +12,7 @@ from lockstate.machine import LockMachine
 from lockstate.stored import snapshot
 from lockstate.tables import audit, audit_record
 from lockstate.words import limits
-from lockstate.words.commands import Entry
+from lockstate.words.commands.entries import Entry
 from lockstate.words.events import Event, EventKind
 from lockstate.words.ids import OwnerName, SessionId
 from lockstate.words.kinds import HoldKind

@@ -5,7 +5,7 @@ from itertools import product
 import pytest
 
 from lockstate.words import limits
-from lockstate.words.commands import Convert
+from lockstate.words.commands.holds import Convert
 from lockstate.words.ids import NO_HOLD, AttemptId, HoldId, OwnerName
 from lockstate.words.modes import COMPATIBLE, Mode
 from lockstate.words.refusals import CycleView, Reason, Refused

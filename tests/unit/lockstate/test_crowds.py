@@ -7,21 +7,18 @@ import pytest
 from lockstate.machine import LockMachine
 from lockstate.stored import snapshot
 from lockstate.tables import crowds
-from lockstate.words.commands import (
+from lockstate.words.commands.entries import OfSomebody, OnBehalf
+from lockstate.words.commands.holds import (
     Acquire,
     AcquirePermits,
     AddLocks,
     Convert,
-    ForceRelease,
-    OfSomebody,
-    OnBehalf,
-    OpenSession,
     Release,
     ReleaseByValue,
     RenewByValue,
-    Revoke,
-    WithdrawRevocation,
 )
+from lockstate.words.commands.overrides import ForceRelease, Revoke, WithdrawRevocation
+from lockstate.words.commands.sessions import OpenSession
 from lockstate.words.ids import AttemptId, HoldId, SessionId
 from lockstate.words.kinds import HoldKind, IfHeld
 from lockstate.words.modes import Mode

@@ -3,7 +3,8 @@
 import pytest
 
 from lockstate.words import limits
-from lockstate.words.commands import Campaign, Proclaim, SetNamespace
+from lockstate.words.commands.admin import SetNamespace
+from lockstate.words.commands.holds import Campaign, Proclaim
 from lockstate.words.ids import NO_HOLD, NO_OWNER, AttemptId, HoldId, OwnerName, SessionId
 from lockstate.words.kinds import HoldKind, IfHeld
 from lockstate.words.refusals import Reason, Refused

@@ -8,7 +8,8 @@ from lockstate.machine import LockMachine
 from lockstate.reads.listings import Whose, holdings
 from lockstate.stored import snapshot
 from lockstate.words import limits
-from lockstate.words.commands import Acquire, AcquirePermits, Renew, RenewByValue, Revoke
+from lockstate.words.commands.holds import Acquire, AcquirePermits, Renew, RenewByValue
+from lockstate.words.commands.overrides import Revoke
 from lockstate.words.events import EventKind
 from lockstate.words.ids import AttemptId, HoldId, SessionId
 from lockstate.words.kinds import HoldKind

@@ -14,25 +14,22 @@ from lockstate.tables.namespaces import NamespaceUsage
 from lockstate.tables.principals import Usage
 from lockstate.tables.state import State
 from lockstate.words import limits
-from lockstate.words.commands import (
+from lockstate.words.commands.admin import SetNamespace, SetQuota
+from lockstate.words.commands.cells import PutCell
+from lockstate.words.commands.entries import OfSomebody
+from lockstate.words.commands.holds import (
     Acquire,
     AcquirePermits,
     AcquireSeveral,
     AddLocks,
-    AdvanceFence,
     Campaign,
     Convert,
-    Numbered,
-    OfSomebody,
-    OpenSession,
-    PutCell,
     Release,
-    ResumeStream,
-    Revoke,
-    SetNamespace,
-    SetQuota,
-    TakeRate,
 )
+from lockstate.words.commands.overrides import Revoke
+from lockstate.words.commands.primitives import AdvanceFence, TakeRate
+from lockstate.words.commands.sessions import OpenSession
+from lockstate.words.commands.streams import Numbered, ResumeStream
 from lockstate.words.ids import AttemptId, HoldId, SessionId
 from lockstate.words.kinds import Algorithm
 from lockstate.words.refusals import QuotaExceeded, Refused, RefusedInNamespace

@@ -3,7 +3,7 @@
 import pytest
 
 from lockstate.words import limits
-from lockstate.words.commands import TakeRate
+from lockstate.words.commands.primitives import TakeRate
 from lockstate.words.events import EventKind
 from tests.unit.lockstate.machine_driver import SHARED, MachineDriver
 

@@ -14,7 +14,10 @@ from lockstate.tables import fingerprint, marks
 from lockstate.tables.deadlines import Deadlines, Timed
 from lockstate.tables.state import State
 from lockstate.words import limits
-from lockstate.words.commands import Acquire, AdvanceFence, Batch, Entry, OpenSession, TakeRate
+from lockstate.words.commands.entries import Batch, Entry
+from lockstate.words.commands.holds import Acquire
+from lockstate.words.commands.primitives import AdvanceFence, TakeRate
+from lockstate.words.commands.sessions import OpenSession
 from lockstate.words.ids import AttemptId, HoldId, SessionId
 from lockstate.words.kinds import Algorithm, HoldKind
 from lockstate.words.modes import Mode, Scope

@@ -3,7 +3,9 @@
 import pytest
 
 from lockstate.words import limits
-from lockstate.words.commands import AcquireSeveral, Command, ForceWaits
+from lockstate.words.commands.entries import Command
+from lockstate.words.commands.holds import AcquireSeveral
+from lockstate.words.commands.overrides import ForceWaits
 from lockstate.words.events import EventKind, Left
 from lockstate.words.ids import AttemptId, HoldId
 from lockstate.words.kinds import HoldKind

@@ -3,7 +3,10 @@
 import pytest
 
 from lockstate.words import limits
-from lockstate.words.commands import ForgetRates, Release, SetNamespace, SetQuota, TakeRate
+from lockstate.words.commands.admin import SetNamespace, SetQuota
+from lockstate.words.commands.holds import Release
+from lockstate.words.commands.overrides import ForgetRates
+from lockstate.words.commands.primitives import TakeRate
 from lockstate.words.events import EventKind
 from lockstate.words.kinds import Algorithm
 from lockstate.words.refusals import QuotaExceeded, Reason, Refused, RefusedInNamespace

@@ -6,20 +6,19 @@ from lockstate.machine import LockMachine
 from lockstate.reads import freezes
 from lockstate.stored import snapshot
 from lockstate.words import limits
-from lockstate.words.commands import (
+from lockstate.words.commands.entries import Command
+from lockstate.words.commands.holds import (
     Acquire,
     AcquirePermits,
     AcquireSeveral,
     AddLocks,
     Campaign,
-    Command,
     Convert,
-    Freeze,
     Release,
     Renew,
-    ResizeSemaphore,
-    Thaw,
 )
+from lockstate.words.commands.overrides import Freeze, Thaw
+from lockstate.words.commands.primitives import ResizeSemaphore
 from lockstate.words.events import EventKind
 from lockstate.words.ids import AttemptId, HoldId, SessionId
 from lockstate.words.modes import Mode, Scope

@@ -8,18 +8,11 @@ from lockstate import invariants
 from lockstate.machine import LockMachine
 from lockstate.stored import snapshot
 from lockstate.words import limits
-from lockstate.words.commands import (
-    Acquire,
-    Freeze,
-    HandOver,
-    OnBehalf,
-    OpenSession,
-    PutOff,
-    Release,
-    Revoke,
-    SetNamespace,
-    SetQuota,
-)
+from lockstate.words.commands.admin import SetNamespace, SetQuota
+from lockstate.words.commands.entries import OnBehalf
+from lockstate.words.commands.holds import Acquire, HandOver, PutOff, Release
+from lockstate.words.commands.overrides import Freeze, Revoke
+from lockstate.words.commands.sessions import OpenSession
 from lockstate.words.events import EventKind
 from lockstate.words.ids import AttemptId, HoldId, OwnerName, SessionId
 from lockstate.words.kinds import HoldKind, IfHeld

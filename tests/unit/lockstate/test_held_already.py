@@ -7,7 +7,9 @@ import pytest
 from lockstate import invariants
 from lockstate.machine import LockMachine
 from lockstate.stored import snapshot
-from lockstate.words.commands import Acquire, AcquirePermits, Cancel, ForceRelease, Release
+from lockstate.words.commands.entries import Cancel
+from lockstate.words.commands.holds import Acquire, AcquirePermits, Release
+from lockstate.words.commands.overrides import ForceRelease
 from lockstate.words.ids import AttemptId, HoldId, SessionId
 from lockstate.words.kinds import IfHeld
 from lockstate.words.modes import Mode

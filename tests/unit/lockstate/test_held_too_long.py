@@ -8,17 +8,10 @@ from lockstate import invariants
 from lockstate.machine import LockMachine
 from lockstate.stored import snapshot
 from lockstate.words import limits
-from lockstate.words.commands import (
-    Acquire,
-    AcquireSeveral,
-    KeepAlive,
-    PutOff,
-    Release,
-    Renew,
-    Revoke,
-    SetNamespace,
-    WithdrawRevocation,
-)
+from lockstate.words.commands.admin import SetNamespace
+from lockstate.words.commands.holds import Acquire, AcquireSeveral, PutOff, Release, Renew
+from lockstate.words.commands.overrides import Revoke, WithdrawRevocation
+from lockstate.words.commands.sessions import KeepAlive
 from lockstate.words.events import HELD_TOO_LONG, EventKind
 from lockstate.words.ids import AttemptId, HoldId, SessionId
 from lockstate.words.kinds import HoldKind

@@ -3,7 +3,8 @@
 import pytest
 
 from lockstate.words import limits
-from lockstate.words.commands import ForceRelease, Release, Renew
+from lockstate.words.commands.holds import Release, Renew
+from lockstate.words.commands.overrides import ForceRelease
 from lockstate.words.ids import HoldId
 from lockstate.words.kinds import HoldKind
 from lockstate.words.refusals import Reason, Refused

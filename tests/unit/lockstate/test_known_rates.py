@@ -2,7 +2,9 @@
 
 import pytest
 
-from lockstate.words.commands import Cancel, SetNamespace, TakeRate
+from lockstate.words.commands.admin import SetNamespace
+from lockstate.words.commands.entries import Cancel
+from lockstate.words.commands.primitives import TakeRate
 from lockstate.words.events import EventKind
 from lockstate.words.ids import AttemptId, HoldId
 from lockstate.words.kinds import Algorithm

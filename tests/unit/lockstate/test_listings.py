@@ -7,7 +7,10 @@ from lockstate.reads import listings
 from lockstate.reads.listings import Whose
 from lockstate.words import limits
 from lockstate.words.claims import record_name
-from lockstate.words.commands import Acquire, AdvanceFence, OnBehalf, OpenSession, TakeRate
+from lockstate.words.commands.entries import OnBehalf
+from lockstate.words.commands.holds import Acquire
+from lockstate.words.commands.primitives import AdvanceFence, TakeRate
+from lockstate.words.commands.sessions import OpenSession
 from lockstate.words.ids import AttemptId, HoldId, SessionId
 from lockstate.words.kinds import Algorithm, HoldKind
 from lockstate.words.modes import Mode, Scope

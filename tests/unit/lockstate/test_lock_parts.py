@@ -6,16 +6,11 @@ import pytest
 from lockstate.rules.holds import LEASE_EXPIRED
 from lockstate.words import limits
 from lockstate.words.cell_operations import LockCompare, Operation
-from lockstate.words.commands import (
-    Acquire,
-    AcquireSeveral,
-    AddLocks,
-    Freeze,
-    OnBehalf,
-    SetNamespace,
-    SetQuota,
-    TransactCells,
-)
+from lockstate.words.commands.admin import SetNamespace, SetQuota
+from lockstate.words.commands.cells import TransactCells
+from lockstate.words.commands.entries import OnBehalf
+from lockstate.words.commands.holds import Acquire, AcquireSeveral, AddLocks
+from lockstate.words.commands.overrides import Freeze
 from lockstate.words.events import EventKind
 from lockstate.words.ids import AttemptId, HoldId, SessionId
 from lockstate.words.kinds import IfHeld

@@ -8,7 +8,9 @@ import pytest
 
 from lockstate.catalogue import content_digest
 from lockstate.words import limits
-from lockstate.words.commands import Acquire, AcquirePermits, AcquireSeveral, AddLocks, Command, SetNamespace
+from lockstate.words.commands.admin import SetNamespace
+from lockstate.words.commands.entries import Command
+from lockstate.words.commands.holds import Acquire, AcquirePermits, AcquireSeveral, AddLocks
 from lockstate.words.ids import AttemptId, HoldId, SessionId
 from lockstate.words.kinds import IfHeld
 from lockstate.words.refusals import Reason, Refused, RefusedInNamespace

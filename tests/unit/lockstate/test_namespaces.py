@@ -13,19 +13,13 @@ from lockstate.tables import fingerprint
 from lockstate.tables.audit import Audit
 from lockstate.words import limits
 from lockstate.words.cell_operations import DeleteOperation, PutOperation
-from lockstate.words.commands import (
-    AcquireSeveral,
-    AddLocks,
-    AdvanceFence,
-    CloseSession,
-    DeleteCells,
-    ForgetFence,
-    Proclaim,
-    PutCell,
-    SetNamespace,
-    Tick,
-    TransactCells,
-)
+from lockstate.words.commands.admin import SetNamespace
+from lockstate.words.commands.cells import DeleteCells, PutCell, TransactCells
+from lockstate.words.commands.entries import Tick
+from lockstate.words.commands.holds import AcquireSeveral, AddLocks, Proclaim
+from lockstate.words.commands.overrides import ForgetFence
+from lockstate.words.commands.primitives import AdvanceFence
+from lockstate.words.commands.sessions import CloseSession
 from lockstate.words.ids import AttemptId, HoldId, SessionId
 from lockstate.words.refusals import Reason, RefusedInNamespace
 from lockstate.words.results import (

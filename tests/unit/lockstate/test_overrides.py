@@ -7,16 +7,16 @@ from lockstate.reads import listings
 from lockstate.stored import snapshot
 from lockstate.tables.owners import session_name
 from lockstate.words import limits
-from lockstate.words.commands import (
-    AdvanceFence,
-    Command,
+from lockstate.words.commands.entries import Command
+from lockstate.words.commands.overrides import (
     ForceCloseSession,
     ForceRelease,
     ForceWaits,
     ForgetFence,
-    KeepAlive,
     LiftDelay,
 )
+from lockstate.words.commands.primitives import AdvanceFence
+from lockstate.words.commands.sessions import KeepAlive
 from lockstate.words.events import EventKind
 from lockstate.words.ids import SessionId
 from lockstate.words.kinds import HoldKind

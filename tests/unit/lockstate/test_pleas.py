@@ -5,7 +5,10 @@ import pytest
 from lockstate.machine import LockMachine
 from lockstate.stored import snapshot
 from lockstate.words import limits
-from lockstate.words.commands import Command, KeepAlive, PutOff, Renew, Revoke, WithdrawRevocation
+from lockstate.words.commands.entries import Command
+from lockstate.words.commands.holds import PutOff, Renew
+from lockstate.words.commands.overrides import Revoke, WithdrawRevocation
+from lockstate.words.commands.sessions import KeepAlive
 from lockstate.words.events import EventKind
 from lockstate.words.ids import HoldId, SessionId
 from lockstate.words.kinds import HoldKind

@@ -8,7 +8,7 @@ from lockstate.machine import LockMachine
 from lockstate.stored import snapshot
 from lockstate.tables.rare import Rare
 from lockstate.words import limits
-from lockstate.words.commands import Acquire, AcquirePermits
+from lockstate.words.commands.holds import Acquire, AcquirePermits
 from lockstate.words.ids import AttemptId, HoldId
 from lockstate.words.kinds import IfHeld
 from lockstate.words.refusals import Reason, Refused

@@ -7,16 +7,16 @@ from lockstate.reads import listings
 from lockstate.stored import snapshot
 from lockstate.tables.principals import EVERYBODY, Usage
 from lockstate.words import limits
-from lockstate.words.commands import (
+from lockstate.words.commands.admin import SetQuota
+from lockstate.words.commands.holds import (
     Acquire,
     AcquirePermits,
     AcquireSeveral,
     AddLocks,
     Campaign,
-    OpenSession,
     Release,
-    SetQuota,
 )
+from lockstate.words.commands.sessions import OpenSession
 from lockstate.words.ids import AttemptId, HoldId, SessionId
 from lockstate.words.refusals import QuotaExceeded, Reason
 from lockstate.words.results import Granted, Queued, QuotaSet, Released, Result

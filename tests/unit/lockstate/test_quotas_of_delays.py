@@ -7,19 +7,10 @@ import pytest
 
 from lockstate.machine import LockMachine
 from lockstate.stored import snapshot
-from lockstate.words.commands import (
-    Acquire,
-    AcquirePermits,
-    AcquireSeveral,
-    AddLocks,
-    CloseSession,
-    ForceCloseSession,
-    ForceRelease,
-    LiftDelay,
-    OpenSession,
-    Release,
-    SetNamespace,
-)
+from lockstate.words.commands.admin import SetNamespace
+from lockstate.words.commands.holds import Acquire, AcquirePermits, AcquireSeveral, AddLocks, Release
+from lockstate.words.commands.overrides import ForceCloseSession, ForceRelease, LiftDelay
+from lockstate.words.commands.sessions import CloseSession, OpenSession
 from lockstate.words.ids import AttemptId, HoldId, OwnerName, SessionId
 from lockstate.words.kinds import HoldKind
 from lockstate.words.modes import Mode, Scope

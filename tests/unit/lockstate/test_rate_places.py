@@ -10,16 +10,12 @@ from lockstate.stored import snapshot
 from lockstate.stored.snapshot import SnapshotError
 from lockstate.tables.rates import RateLimits
 from lockstate.words import limits
-from lockstate.words.commands import (
-    AcquireSeveral,
-    Cancel,
-    CloseSession,
-    Release,
-    ResumeStream,
-    SetNamespace,
-    SetQuota,
-    TakeRate,
-)
+from lockstate.words.commands.admin import SetNamespace, SetQuota
+from lockstate.words.commands.entries import Cancel
+from lockstate.words.commands.holds import AcquireSeveral, Release
+from lockstate.words.commands.primitives import TakeRate
+from lockstate.words.commands.sessions import CloseSession
+from lockstate.words.commands.streams import ResumeStream
 from lockstate.words.ids import AttemptId, HoldId, SessionId
 from lockstate.words.kinds import Algorithm
 from lockstate.words.refusals import QuotaExceeded, Reason, Refused, RefusedInNamespace

@@ -9,7 +9,8 @@ from lockstate.rules import rates
 from lockstate.stored import snapshot
 from lockstate.tables.rate_algorithms import SlidingWindow
 from lockstate.words import limits
-from lockstate.words.commands import Entry, TakeRate
+from lockstate.words.commands.entries import Entry
+from lockstate.words.commands.primitives import TakeRate
 from lockstate.words.kinds import Algorithm
 from lockstate.words.refusals import Reason, Refused
 from lockstate.words.results import RateTaken

@@ -8,23 +8,11 @@ from lockstate.machine import LockMachine
 from lockstate.reads import views
 from lockstate.tables.requests import RequestMemory
 from lockstate.words import limits
-from lockstate.words.commands import (
-    Acquire,
-    AdvanceFence,
-    Batch,
-    CloseSession,
-    Command,
-    Entry,
-    ForceRelease,
-    KeepAlive,
-    OpenSession,
-    Proclaim,
-    Release,
-    Renew,
-    ResizeSemaphore,
-    TakeRate,
-    Tick,
-)
+from lockstate.words.commands.entries import Batch, Command, Entry, Tick
+from lockstate.words.commands.holds import Acquire, Proclaim, Release, Renew
+from lockstate.words.commands.overrides import ForceRelease
+from lockstate.words.commands.primitives import AdvanceFence, ResizeSemaphore, TakeRate
+from lockstate.words.commands.sessions import CloseSession, KeepAlive, OpenSession
 from lockstate.words.ids import NO_SESSION, AttemptId, HoldId, OwnerName, SessionId
 from lockstate.words.kinds import Algorithm
 from lockstate.words.modes import Mode

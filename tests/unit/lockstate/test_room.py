@@ -7,21 +7,11 @@ import pytest
 
 from lockstate.tables.ledger import NO_ROOM
 from lockstate.words.cell_operations import CellCompare, CellField, DeleteOperation, PutOperation
-from lockstate.words.commands import (
-    Acquire,
-    AcquirePermits,
-    Campaign,
-    DeleteCells,
-    OfSomebody,
-    OnBehalf,
-    OpenSession,
-    PutCell,
-    Release,
-    SetNamespace,
-    SetQuota,
-    Tick,
-    TransactCells,
-)
+from lockstate.words.commands.admin import SetNamespace, SetQuota
+from lockstate.words.commands.cells import DeleteCells, PutCell, TransactCells
+from lockstate.words.commands.entries import OfSomebody, OnBehalf, Tick
+from lockstate.words.commands.holds import Acquire, AcquirePermits, Campaign, Release
+from lockstate.words.commands.sessions import OpenSession
 from lockstate.words.ids import NO_OWNER, AttemptId, HoldId, SessionId
 from lockstate.words.modes import Mode
 from lockstate.words.refusals import Reason, Refused

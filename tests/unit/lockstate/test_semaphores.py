@@ -5,7 +5,8 @@ from typing import Any
 import pytest
 
 from lockstate.words import limits
-from lockstate.words.commands import AcquirePermits, ResizeSemaphore
+from lockstate.words.commands.holds import AcquirePermits
+from lockstate.words.commands.primitives import ResizeSemaphore
 from lockstate.words.ids import NO_HOLD, AttemptId, HoldId, SessionId
 from lockstate.words.kinds import HoldKind
 from lockstate.words.refusals import Reason, Refused

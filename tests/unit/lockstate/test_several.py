@@ -8,7 +8,8 @@ import pytest
 from lockstate.machine import LockMachine
 from lockstate.stored import snapshot
 from lockstate.words import limits
-from lockstate.words.commands import AcquireSeveral, TakeRate
+from lockstate.words.commands.holds import AcquireSeveral
+from lockstate.words.commands.primitives import TakeRate
 from lockstate.words.events import EventKind
 from lockstate.words.ids import AttemptId, HoldId, SessionId
 from lockstate.words.kinds import Algorithm, HoldKind

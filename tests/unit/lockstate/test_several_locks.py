@@ -4,7 +4,7 @@ import msgspec
 import pytest
 
 from lockstate.words import limits
-from lockstate.words.commands import Acquire
+from lockstate.words.commands.holds import Acquire
 from lockstate.words.ids import AttemptId, HoldId
 from lockstate.words.refusals import Reason, Refused
 from lockstate.words.results import Granted, Released

@@ -10,23 +10,12 @@ from lockstate.tables import budget
 from lockstate.tables.ledger import NO_ROOM
 from lockstate.words import limits
 from lockstate.words.cell_operations import GetOperation, PutOperation
-from lockstate.words.commands import (
-    Acquire,
-    AcquirePermits,
-    Batch,
-    CloseSession,
-    DeleteCells,
-    EndWait,
-    Entry,
-    Numbered,
-    NumberedCommand,
-    PutCell,
-    Release,
-    Renew,
-    ResumeStream,
-    TakeRate,
-    TransactCells,
-)
+from lockstate.words.commands.cells import DeleteCells, PutCell, TransactCells
+from lockstate.words.commands.entries import Batch, Entry
+from lockstate.words.commands.holds import Acquire, AcquirePermits, Release, Renew
+from lockstate.words.commands.primitives import TakeRate
+from lockstate.words.commands.sessions import CloseSession
+from lockstate.words.commands.streams import EndWait, Numbered, NumberedCommand, ResumeStream
 from lockstate.words.ids import NO_SESSION, AttemptId, HoldId, SessionId
 from lockstate.words.kinds import Algorithm
 from lockstate.words.modes import Mode

@@ -3,7 +3,7 @@
 import pytest
 
 from lockstate.reads import views
-from lockstate.words.commands import Entry
+from lockstate.words.commands.entries import Entry
 from lockstate.words.events import EventKind
 from tests.unit.lockstate.cell_driver import CellDriver
 from tests.unit.lockstate.machine_driver import MachineDriver

@@ -8,7 +8,8 @@ from lockstate.machine import LockMachine
 from lockstate.stored import snapshot
 from lockstate.tables import budget
 from lockstate.words import limits
-from lockstate.words.commands import Acquire, AcquirePermits, Cancel, ReleaseByValue, Renew, RenewByValue
+from lockstate.words.commands.entries import Cancel
+from lockstate.words.commands.holds import Acquire, AcquirePermits, ReleaseByValue, Renew, RenewByValue
 from lockstate.words.ids import AttemptId, HoldId
 from lockstate.words.kinds import HoldKind
 from lockstate.words.modes import Mode

@@ -6,7 +6,9 @@ import pytest
 from lockstate.reads import views
 from lockstate.tables.records import Lock
 from lockstate.words import limits
-from lockstate.words.commands import Acquire, OpenSession, Tick
+from lockstate.words.commands.entries import Tick
+from lockstate.words.commands.holds import Acquire
+from lockstate.words.commands.sessions import OpenSession
 from lockstate.words.ids import AttemptId, HoldId, OwnerName, SessionId
 from lockstate.words.modes import Mode, Scope
 from lockstate.words.views import HoldView, LockView, WaiterView

@@ -12,7 +12,7 @@ from types import FrameType
 from typing import Any
 
 from lockstate.machine import LockMachine
-from lockstate.words.commands import Batch, Command, Entry
+from lockstate.words.commands.entries import Batch, Command, Entry
 from lockstate.words.outcomes import Outcome
 from lockstate.words.results import Result
 

@@ -9,7 +9,9 @@ import pytest
 
 from cluster.errors import NoLeader
 from lockstate.words import limits
-from lockstate.words.commands import Acquire, DeleteCells, Freeze, PutCell, TransactCells
+from lockstate.words.commands.cells import DeleteCells, PutCell, TransactCells
+from lockstate.words.commands.holds import Acquire
+from lockstate.words.commands.overrides import Freeze
 from lockstate.words.ids import AttemptId, HoldId
 from lockstate.words.modes import Mode, Scope
 from lockstate.words.wanted import Uncommon, Wanted

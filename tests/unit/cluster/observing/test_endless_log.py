@@ -6,7 +6,7 @@ import pytest
 
 from cluster.observing import endless_log
 from cluster.observing.endless_log import PERIOD_S, EndlessLog
-from lockstate.words.commands import Acquire, Release
+from lockstate.words.commands.holds import Acquire, Release
 from lockstate.words.ids import AttemptId, HoldId, OwnerName
 from lockstate.words.wanted import Uncommon
 from tests.unit.lockstate.cell_driver import CellDriver

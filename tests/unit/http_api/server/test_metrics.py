@@ -4,7 +4,7 @@ import re
 
 from cluster.observing.metrics import NodeMetrics, gauge
 from http_api.server.metrics import render
-from lockstate.words.commands import Entry
+from lockstate.words.commands.entries import Entry
 from lockstate.words.outcomes import Outcome
 from tests.unit.lockstate.machine_driver import MachineDriver
 

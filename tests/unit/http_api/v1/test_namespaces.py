@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from holdfast import wire
-from lockstate.words.commands import SetNamespace
+from lockstate.words.commands.admin import SetNamespace
 from lockstate.words.settings import NamespaceSettings
 from tests.support import http_contract
 from tests.support.stream_client import acquire
