@@ -59,7 +59,8 @@ from cluster.storage.sync_runner import SyncRunner, SyncThread
 from cluster.tracing import Tracer
 from lockstate.machine import LockMachine
 from lockstate.stored import snapshot
-from lockstate.words.commands import Command, MayWait
+from lockstate.words.commands.entries import Command
+from lockstate.words.commands.holds import MayWait
 
 __all__ = ["Answer", "Node"]
 

@@ -17,7 +17,7 @@ from cluster.peers.link import FrameKind
 from cluster.peers.links import PeerLinks
 from cluster.peers.peer_table import PeerTable
 from cluster.peers.shut_out import ShutOut
-from lockstate.words.commands import Command
+from lockstate.words.commands.entries import Command
 
 NO_TERM: Final = 0
 """Marks a FORWARD frame without commands: it only announces this run of the process."""

@@ -11,14 +11,11 @@ from typing import Any, Final, NamedTuple, TypeVar
 import msgspec
 
 from lockstate.words.cell_operations import TakeOperation
-from lockstate.words.commands import (
-    PRIORITY_DEFAULT,
-    Acquire,
-    AcquirePermits,
-    Command,
-    Numbered,
-    TransactCells,
-)
+from lockstate.words.commands.cells import TransactCells
+from lockstate.words.commands.entries import Command
+from lockstate.words.commands.holds import Acquire, AcquirePermits
+from lockstate.words.commands.streams import Numbered
+from lockstate.words.wanted import PRIORITY_DEFAULT
 
 EVERYWHERE: Final = "*"
 """The word that stands for all names among the prefixes."""

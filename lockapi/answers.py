@@ -26,9 +26,9 @@ from holdfast.wire.operators import Member, MemberListJson
 from holdfast.wire.shape import UNSET, Unset
 from lockapi.views import holders_of, new_leader, revocation_of
 from lockstate.words import results
-from lockstate.words.commands import Wanted
 from lockstate.words.modes import Scope
-from lockstate.words.results import TicketView
+from lockstate.words.views import TicketView
+from lockstate.words.wanted import Wanted
 
 _ENCODER = msgspec.json.Encoder()
 encode = _ENCODER.encode

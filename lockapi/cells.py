@@ -17,24 +17,26 @@ from lockapi import cursors
 from lockapi.problems import ProblemError
 from lockstate.words import results
 from lockstate.words.cell_operations import DeleteOperation, GetOperation, Operation, PutOperation
-from lockstate.words.commands import TransactCells
+from lockstate.words.commands.cells import TransactCells
+from lockstate.words.events import CellEvent
+from lockstate.words.views import CellView
 
 
-def cell_of(view: results.CellView | None) -> CellJson:
+def cell_of(view: CellView | None) -> CellJson:
     """Return a cell as a JSON object. Raises ProblemError if there is none."""
     if view is None:
         raise ProblemError("cell-not-found", "there is no cell with this key")
     return _cell(view)
 
 
-def event_of(event: results.CellEvent) -> CellChangeJson:
+def event_of(event: CellEvent) -> CellChangeJson:
     """Return a change of a cell as a JSON object."""
     return CellChangeJson(
         event.revision, event.kind, "cell", event.name, event.mod_revision, event.version, event.now_ms
     )
 
 
-def page_of(found: tuple[list[results.CellView], bytes | None]) -> CellPageJson:
+def page_of(found: tuple[list[CellView], bytes | None]) -> CellPageJson:
     """Return a page of cells as a JSON object."""
     views, last = found
     more = None if last is None else cursors.of_key(last)
@@ -105,7 +107,7 @@ def _done(operation: Operation, part: results.CellDone | results.LockDone) -> Op
     raise AssertionError(f"{part!r} is not a result of {operation!r}")
 
 
-def _cell(view: results.CellView) -> CellJson:
+def _cell(view: CellView) -> CellJson:
     key, key_bytes = _text_or_bytes(view.key)
     value, value_bytes = _text_or_bytes(view.value)
     return CellJson(

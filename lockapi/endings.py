@@ -9,9 +9,10 @@ from typing import Final
 import msgspec
 
 from lockstate.machine import LockMachine
-from lockstate.words.commands import Command
+from lockstate.words.commands.entries import Command
+from lockstate.words.events import Event, EventKind
 from lockstate.words.ids import NO_HOLD, NO_SESSION
-from lockstate.words.results import Event, EventKind, Reason
+from lockstate.words.refusals import Reason
 
 _WORDS: Final = {
     EventKind.RELEASED: "the hold was released",

@@ -30,34 +30,18 @@ from lockapi.rights import ANYBODY, EVERYTHING, Principal
 from lockapi.turns import Turns
 from lockstate.machine import LockMachine
 from lockstate.reads import listings
-from lockstate.words.commands import (
-    Acquire,
-    AcquirePermits,
-    AddLocks,
-    Cancel,
-    ClusterAct,
-    Command,
-    MayBeCancelled,
-    MayWait,
-    Numbered,
-    PreferLeader,
-    RecordAct,
-    TakeRate,
-    TransactCells,
-)
+from lockstate.words.commands.admin import PreferLeader, RecordAct
+from lockstate.words.commands.cells import TransactCells
+from lockstate.words.commands.entries import Cancel, Command, MayBeCancelled
+from lockstate.words.commands.holds import Acquire, AcquirePermits, AddLocks, MayWait
+from lockstate.words.commands.primitives import TakeRate
+from lockstate.words.commands.streams import Numbered
 from lockstate.words.ids import HoldId, SessionId
-from lockstate.words.results import (
-    Done,
-    GrantedSeveral,
-    LeaderPreferred,
-    Queued,
-    RateTaken,
-    Reason,
-    Refused,
-    Result,
-    TicketView,
-)
+from lockstate.words.kinds import ClusterAct
+from lockstate.words.refusals import Reason, Refused
+from lockstate.words.results import Done, GrantedSeveral, LeaderPreferred, Queued, RateTaken, Result
 from lockstate.words.versions import RULES
+from lockstate.words.views import TicketView
 
 UPGRADE_RETRY_MS: Final = 5_000
 """Milliseconds after which to ask again for what comes with an upgrade that is under way."""

@@ -11,7 +11,8 @@ from cluster.observing.event_log import EventLog
 from cluster.observing.samples import Sample
 from cluster.observing.status import ClusterStatus
 from lockstate.machine import LockMachine
-from lockstate.words.commands import Command, MayWait
+from lockstate.words.commands.entries import Command
+from lockstate.words.commands.holds import MayWait
 from lockstate.words.results import Result
 
 T = TypeVar("T")

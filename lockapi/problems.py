@@ -16,7 +16,7 @@ from holdfast import wire
 from holdfast.wire.held import CycleStepJson, Holder
 from lockapi.endings import Ended
 from lockapi.views import holders_of
-from lockstate.words.results import QuotaExceeded, Reason, Refused, RefusedInNamespace
+from lockstate.words.refusals import QuotaExceeded, Reason, Refused, RefusedInNamespace
 
 _BECAUSE_OF_OTHERS: Final = frozenset({Reason.LOCK_HELD, Reason.NO_PERMITS})
 """Refusals that say who is in the way, even when nobody holds and only waiters are."""

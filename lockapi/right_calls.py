@@ -4,17 +4,11 @@ from typing import Final
 
 from holdfast import wire
 from lockapi.problems import ProblemError
-from lockstate.words.commands import (
-    Command,
-    ForceRelease,
-    PutOff,
-    Release,
-    Renew,
-    Revoke,
-    WithdrawRevocation,
-)
+from lockstate.words.commands.entries import Command
+from lockstate.words.commands.holds import PutOff, Release, Renew
+from lockstate.words.commands.overrides import ForceRelease, Revoke, WithdrawRevocation
 from lockstate.words.kinds import HoldKind
-from lockstate.words.results import Refused
+from lockstate.words.refusals import Refused
 
 _LOCK, _SEMAPHORE, _ELECTION = HoldKind.LOCK, HoldKind.SEMAPHORE, HoldKind.ELECTION
 _CALLS: Final[dict[type[Command], dict[HoldKind, str]]] = {

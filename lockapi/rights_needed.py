@@ -21,20 +21,12 @@ from lockstate.words.cell_operations import (
     PutOperation,
     TakeOperation,
 )
-from lockstate.words.commands import (
-    Acquire,
-    AcquireSeveral,
-    AddLocks,
-    Command,
-    DeleteCells,
-    ForgetRates,
-    Freeze,
-    Numbered,
-    PutCell,
-    SetNamespace,
-    Thaw,
-    TransactCells,
-)
+from lockstate.words.commands.admin import SetNamespace
+from lockstate.words.commands.cells import DeleteCells, PutCell, TransactCells
+from lockstate.words.commands.entries import Command
+from lockstate.words.commands.holds import Acquire, AcquireSeveral, AddLocks
+from lockstate.words.commands.overrides import ForgetRates, Freeze, Thaw
+from lockstate.words.commands.streams import Numbered
 from lockstate.words.ids import HoldId
 from lockstate.words.modes import Scope
 

@@ -17,8 +17,9 @@ from holdfast.token_lines import Line
 from lockapi.node import NodeState
 from lockapi.problems import ProblemError
 from lockstate.reads import listings
-from lockstate.words.commands import ForceWaits
-from lockstate.words.results import Reason, WaitsForced
+from lockstate.words.commands.overrides import ForceWaits
+from lockstate.words.refusals import Reason
+from lockstate.words.results import WaitsForced
 
 _TIMEOUT_S: Final = 5.0
 """Seconds in which a wait is to be ended; else the next look tries it again."""

@@ -21,8 +21,10 @@ from lockstate.machine import LockMachine
 from lockstate.tables.audit import AuditLink, Linked
 from lockstate.tables.audit_record import AuditEvent
 from lockstate.words import limits
+from lockstate.words.events import Event
 from lockstate.words.ids import SessionId
-from lockstate.words.results import Event, HolderView, Refused
+from lockstate.words.refusals import Refused
+from lockstate.words.views import HolderView
 
 
 class Named(Protocol):

@@ -11,15 +11,12 @@ from typing import Any, Final
 from lockapi.problems import ProblemError
 from lockstate.catalogue import ROWS, On
 from lockstate.words.cell_operations import PutOperation, TakeOperation
-from lockstate.words.commands import (
-    Acquire,
-    AcquireSeveral,
-    Command,
-    Freeze,
-    Numbered,
-    SetNamespace,
-    TransactCells,
-)
+from lockstate.words.commands.admin import SetNamespace
+from lockstate.words.commands.cells import TransactCells
+from lockstate.words.commands.entries import Command
+from lockstate.words.commands.holds import Acquire, AcquireSeveral
+from lockstate.words.commands.overrides import Freeze
+from lockstate.words.commands.streams import Numbered
 
 
 class Misspelled(ProblemError):

@@ -57,9 +57,34 @@ from holdfast.wire.operators import (
 from holdfast.wire.shape import ABSENT, FRESH, ReadAnswer
 from lockapi import cursors
 from lockstate.tables.audit_record import AuditEvent, shown
-from lockstate.words import commands, results
+from lockstate.words import settings
+from lockstate.words.events import Event
 from lockstate.words.kinds import HoldKind
-from lockstate.words.results import Event, HolderView, HoldView, RevocationView, RevokedView, WaiterView
+from lockstate.words.results import RateTaken
+from lockstate.words.views import (
+    ElectionSummary,
+    ElectionView,
+    FenceView,
+    FreezeView,
+    HighestToken,
+    HolderView,
+    Holdings,
+    HoldView,
+    LeftView,
+    LockView,
+    NamespaceSummary,
+    PrincipalRow,
+    RateRowView,
+    RevocationView,
+    RevokedView,
+    SemaphoreSummary,
+    SemaphoreView,
+    SessionSummary,
+    SessionView,
+    TicketView,
+    WaiterView,
+)
+from lockstate.words.wanted import PRIORITY_DEFAULT
 
 S = TypeVar("S", bound=msgspec.Struct)
 
@@ -155,7 +180,7 @@ def waiter_of(view: WaiterView) -> Waiter:
 
 
 def _unusual(priority: int) -> int:
-    return ABSENT if priority == commands.PRIORITY_DEFAULT else priority
+    return ABSENT if priority == PRIORITY_DEFAULT else priority
 
 
 def ticket_of(view: WaiterView) -> WaitRow:
@@ -178,23 +203,23 @@ def new_leader(owner: str, value: str, token: int) -> Leader:
 # -- one thing --------------------------------------------------------------------------------------------
 
 
-def lock_of(view: results.LockView) -> LockInfo:
+def lock_of(view: LockView) -> LockInfo:
     """Return a lock as a JSON object."""
     return LockInfo(view.name, view.state, holders_of(view.holders), waiters_of(view.queue), **FRESH)
 
 
-def semaphore_of(view: results.SemaphoreView) -> SemaphoreInfo:
+def semaphore_of(view: SemaphoreView) -> SemaphoreInfo:
     """Return a semaphore as a JSON object."""
     holders, queue = holders_of(view.holders), waiters_of(view.queue)
     return SemaphoreInfo(view.name, view.limit, view.available, holders, queue, **FRESH)
 
 
-def election_of(view: results.ElectionView) -> ElectionInfo:
+def election_of(view: ElectionView) -> ElectionInfo:
     """Return an election as a JSON object."""
     return ElectionInfo(view.name, leader_of(view.leader, view.value), waiters_of(view.queue), **FRESH)
 
 
-def session_of(view: results.SessionView) -> SessionInfo:
+def session_of(view: SessionView) -> SessionInfo:
     """Return a session as a JSON object."""
     return SessionInfo(
         view.ttl_ms,
@@ -208,7 +233,7 @@ def session_of(view: results.SessionView) -> SessionInfo:
     )
 
 
-def ticket_status_of(view: results.TicketView) -> TicketInfo:
+def ticket_status_of(view: TicketView) -> TicketInfo:
     """Return a waiter, asked for by its number, as a JSON object."""
     return TicketInfo(
         view.ticket,
@@ -227,30 +252,30 @@ def ticket_status_of(view: results.TicketView) -> TicketInfo:
     )
 
 
-def rate_peek_of(taken: results.RateTaken) -> RatePeekJson:
+def rate_peek_of(taken: RateTaken) -> RatePeekJson:
     """Return what a rate limit would answer as a JSON object."""
     return RatePeekJson(taken.allowed, taken.remaining, taken.retry_after_ms, taken.reset_in_ms, **FRESH)
 
 
-def fence_state_of(view: results.HighestToken) -> FenceJson:
+def fence_state_of(view: HighestToken) -> FenceJson:
     """Return the highest token of a resource as a JSON object."""
     return FenceJson(name=view.name, highest_token=view.highest_token, **FRESH)
 
 
-def fence_of(view: results.FenceView) -> TokenCheck:
+def fence_of(view: FenceView) -> TokenCheck:
     """Return the check of a token as a JSON object."""
     return TokenCheck(view.valid, view.current_token, **FRESH)
 
 
-def quota_of(quota: commands.Quota | None) -> Quota | None:
+def quota_of(quota: settings.Quota | None) -> Quota | None:
     """Return a quota as a JSON object, null if there is none."""
     return None if quota is None else _copied(Quota, quota)
 
 
-def settings_of(settings: commands.NamespaceSettings) -> NamespaceSettings:
+def settings_of(kept: settings.NamespaceSettings) -> NamespaceSettings:
     """Return the settings of a namespace as a JSON object."""
-    told = _copied(NamespaceSettings, settings)
-    return told if settings.rate is None else replace(told, rate=_copied(RateSettings, settings.rate))
+    told = _copied(NamespaceSettings, kept)
+    return told if kept.rate is None else replace(told, rate=_copied(RateSettings, kept.rate))
 
 
 def event_of(event: Event) -> AuditEvent:
@@ -261,21 +286,21 @@ def event_of(event: Event) -> AuditEvent:
 # -- pages ------------------------------------------------------------------------------------------------
 
 
-def page_of(found: tuple[list[results.LockView], str | None]) -> LockPageJson:
+def page_of(found: tuple[list[LockView], str | None]) -> LockPageJson:
     """Return a page of locks as a JSON object."""
     views, last = found
     more = None if last is None else cursors.of_name(last)
     return LockPageJson(tuple([lock_of(view) for view in views]), more, **FRESH)
 
 
-def holds_of(found: results.Holdings) -> HoldPageJson:
+def holds_of(found: Holdings) -> HoldPageJson:
     """Return a page of holds and waits as a JSON object."""
     holds = tuple([held_of(hold) for hold in found.holds])
     tickets = tuple([ticket_of(ticket) for ticket in found.tickets])
     return HoldPageJson(holds, tickets, found.next, **FRESH)
 
 
-def semaphore_page_of(found: tuple[list[results.SemaphoreSummary], str | None]) -> SemaphorePageJson:
+def semaphore_page_of(found: tuple[list[SemaphoreSummary], str | None]) -> SemaphorePageJson:
     """Return a page of semaphores as a JSON object."""
     rows = [
         SemaphoreRow(
@@ -291,18 +316,18 @@ def semaphore_page_of(found: tuple[list[results.SemaphoreSummary], str | None]) 
     return SemaphorePageJson(tuple(rows), found[1], **FRESH)
 
 
-def election_page_of(found: tuple[list[results.ElectionSummary], str | None]) -> ElectionPageJson:
+def election_page_of(found: tuple[list[ElectionSummary], str | None]) -> ElectionPageJson:
     """Return a page of elections as a JSON object."""
     rows = [ElectionRow(row.name, leader_of(row.leader, row.value), row.queue_length) for row in found[0]]
     return ElectionPageJson(tuple(rows), found[1], **FRESH)
 
 
-def rate_page_of(found: tuple[list[results.RateRowView], str | None]) -> RatePageJson:
+def rate_page_of(found: tuple[list[RateRowView], str | None]) -> RatePageJson:
     """Return a page of rate limits as a JSON object."""
     return RatePageJson(tuple([_rate_of(row) for row in found[0]]), found[1], **FRESH)
 
 
-def _rate_of(row: results.RateRowView) -> RateLimitRow:
+def _rate_of(row: RateRowView) -> RateLimitRow:
     return replace(
         _copied(RateLimitRow, row),
         principal=row.principal or ABSENT,
@@ -310,45 +335,45 @@ def _rate_of(row: results.RateRowView) -> RateLimitRow:
     )
 
 
-def fence_page_of(found: tuple[list[results.HighestToken], str | None]) -> FencePageJson:
+def fence_page_of(found: tuple[list[HighestToken], str | None]) -> FencePageJson:
     """Return a page of fences as a JSON object."""
     rows = [FenceRow(row.name, row.highest_token or 0) for row in found[0]]
     return FencePageJson(tuple(rows), found[1], **FRESH)
 
 
-def session_page_of(found: tuple[list[results.SessionSummary], str | None]) -> SessionPageJson:
+def session_page_of(found: tuple[list[SessionSummary], str | None]) -> SessionPageJson:
     """Return a page of sessions as a JSON object."""
     rows = [_copied(SessionRow, row) for row in found[0]]
     shown = [row if row.principal else msgspec.structs.replace(row, principal=ABSENT) for row in rows]
     return SessionPageJson(tuple(shown), found[1], **FRESH)
 
 
-def quota_page_of(found: tuple[list[results.PrincipalRow], str | None]) -> QuotaPageJson:
+def quota_page_of(found: tuple[list[PrincipalRow], str | None]) -> QuotaPageJson:
     """Return a page of principals as a JSON object."""
     return QuotaPageJson(tuple([principal_of(row) for row in found[0]]), found[1], **FRESH)
 
 
-def principal_of(row: results.PrincipalRow) -> PrincipalInfo:
+def principal_of(row: PrincipalRow) -> PrincipalInfo:
     """Return a principal as a JSON object."""
     return PrincipalInfo(row.principal, quota_of(row.quota), _copied(Used, row), **FRESH)
 
 
-def namespace_page_of(found: tuple[list[results.NamespaceSummary], str | None]) -> NamespacePageJson:
+def namespace_page_of(found: tuple[list[NamespaceSummary], str | None]) -> NamespacePageJson:
     """Return a page of namespaces as a JSON object."""
     return NamespacePageJson(tuple([namespace_of(row) for row in found[0]]), found[1], **FRESH)
 
 
-def namespace_of(row: results.NamespaceSummary) -> NamespaceInfo:
+def namespace_of(row: NamespaceSummary) -> NamespaceInfo:
     """Return a namespace as a JSON object."""
     return NamespaceInfo(row.name, settings_of(row.settings), _copied(NamespaceUsed, row), **FRESH)
 
 
-def freeze_page_of(found: tuple[list[results.FreezeView], str | None]) -> FreezePageJson:
+def freeze_page_of(found: tuple[list[FreezeView], str | None]) -> FreezePageJson:
     """Return a page of frozen prefixes as a JSON object."""
     return FreezePageJson(tuple([freeze_of(row) for row in found[0]]), found[1], **FRESH)
 
 
-def freeze_of(row: results.FreezeView) -> FreezeInfo:
+def freeze_of(row: FreezeView) -> FreezeInfo:
     """Return a prefix and its freeze as a JSON object."""
     return FreezeInfo(
         row.name,
@@ -361,6 +386,6 @@ def freeze_of(row: results.FreezeView) -> FreezeInfo:
     )
 
 
-def left_of(left: results.LeftView) -> LeftBelow:
+def left_of(left: LeftView) -> LeftBelow:
     """Return what is left below a prefix as a JSON object."""
     return LeftBelow(left.holds, left.waits, ABSENT if left.is_all else True)

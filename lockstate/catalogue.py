@@ -16,8 +16,9 @@ import msgspec
 from lockstate.rules import cluster_acts, effort, fences, forgotten_rates, namespace_rules, rates
 from lockstate.rules.ruleset import Act, Ruleset
 from lockstate.tables.state import State
-from lockstate.words import commands
-from lockstate.words.commands import Command, Uncommon
+from lockstate.words.commands import admin, cells, entries, holds, overrides, primitives, sessions, streams
+from lockstate.words.commands.entries import Command
+from lockstate.words.wanted import Uncommon
 
 _encoder = msgspec.msgpack.Encoder(order="deterministic")
 _DIGEST_BYTES = 12
@@ -111,177 +112,177 @@ _CHANGE: Final = ("ticket_id", "attempt_id")
 ROWS: Final = (
     # -- sessions -------------------------------------------------------------------------------------------
     Row(
-        commands.OpenSession, lambda rules: rules.sessions.open,
+        sessions.OpenSession, lambda rules: rules.sessions.open,
         right="acquire", request_scope=_nothing, new_in_each_attempt=("session_id",),
     ),
     Row(
-        commands.KeepAlive, lambda rules: rules.sessions.keep_alive,
+        sessions.KeepAlive, lambda rules: rules.sessions.keep_alive,
         right="acquire", frees=True, is_patient=True, effort=effort.of_keepalive,
     ),
     Row(
-        commands.CloseSession, lambda rules: rules.sessions.close,
+        sessions.CloseSession, lambda rules: rules.sessions.close,
         right="acquire", request_scope=_session, frees=True, effort=effort.of_close,
     ),
     Row(
-        commands.ForceCloseSession, lambda rules: rules.sessions.force_close,
+        overrides.ForceCloseSession, lambda rules: rules.sessions.force_close,
         right="force", on=On.EVERYTHING, request_scope=operator.attrgetter("session_name"), frees=True,
         effort=effort.of_force_close,
     ),
     # -- what asks for a hold, and for a change of one ------------------------------------------------------
     Row(
-        commands.Acquire, lambda rules: rules.plain_locks.acquire,
+        holds.Acquire, lambda rules: rules.plain_locks.acquire,
         right="acquire", on=On.LOCK, request_scope=_session_or_owner, new_in_each_attempt=_ATTEMPT,
         may_wait=True, effort=effort.of_acquire,
     ),
     Row(
-        commands.AcquirePermits, lambda rules: rules.semaphores.acquire,
+        holds.AcquirePermits, lambda rules: rules.semaphores.acquire,
         right="acquire", on=On.NAME, request_scope=_session_or_owner, new_in_each_attempt=_ATTEMPT,
         may_wait=True, effort=effort.of_permits,
     ),
     Row(
-        commands.AcquireSeveral, lambda rules: rules.several.acquire,
+        holds.AcquireSeveral, lambda rules: rules.several.acquire,
         right="acquire", on=On.SEVERAL, request_scope=_session_or_owner, new_in_each_attempt=_ATTEMPT,
         may_wait=True, effort=effort.of_several,
     ),
     Row(
-        commands.Campaign, lambda rules: rules.elections.campaign,
+        holds.Campaign, lambda rules: rules.elections.campaign,
         right="acquire", on=On.NAME, request_scope=_session_or_owner, new_in_each_attempt=_ATTEMPT,
         may_wait=True, effort=effort.of_campaign,
     ),
     Row(
-        commands.Convert, lambda rules: rules.conversions.convert,
+        holds.Convert, lambda rules: rules.conversions.convert,
         right="acquire", request_scope=_hold, new_in_each_attempt=_CHANGE, may_wait=True,
         effort=effort.of_conversion,
     ),
     Row(
-        commands.AddLocks, lambda rules: rules.additions.add,
+        holds.AddLocks, lambda rules: rules.additions.add,
         right="acquire", on=On.LOCKS, request_scope=_hold,
         new_in_each_attempt=(*_CHANGE, "endless_not_for"), may_wait=True, effort=effort.of_addition,
     ),
     # -- what is done with a hold ---------------------------------------------------------------------------
     Row(
-        commands.Renew, lambda rules: rules.sessions.renew,
+        holds.Renew, lambda rules: rules.sessions.renew,
         right="acquire", request_scope=_hold, frees=True,
     ),
     Row(
-        commands.RenewByValue, lambda rules: rules.values.renew,
+        holds.RenewByValue, lambda rules: rules.values.renew,
         right="acquire", on=On.NAME, request_scope=_name_and_value, frees=True,
     ),
     Row(
-        commands.Release, lambda rules: rules.plain_locks.release,
+        holds.Release, lambda rules: rules.plain_locks.release,
         right="acquire", request_scope=_hold, frees=True, effort=effort.of_release,
     ),
     Row(
-        commands.ReleaseByValue, lambda rules: rules.plain_locks.release,
+        holds.ReleaseByValue, lambda rules: rules.plain_locks.release,
         right="acquire", on=On.NAME, request_scope=_name_and_value, frees=True,
     ),
-    Row(commands.Proclaim, lambda rules: rules.elections.proclaim, right="acquire", request_scope=_hold),
+    Row(holds.Proclaim, lambda rules: rules.elections.proclaim, right="acquire", request_scope=_hold),
     Row(
-        commands.PutOff, lambda rules: rules.pleas.put_off,
+        holds.PutOff, lambda rules: rules.pleas.put_off,
         right="acquire", request_scope=_hold, frees=True,
     ),
     Row(
-        commands.HandOver, lambda rules: rules.hand_overs.hand_over,
+        holds.HandOver, lambda rules: rules.hand_overs.hand_over,
         right="acquire", request_scope=_hold, effort=effort.of_hand_over,
     ),
     # -- what is done to what others hold or wait for -------------------------------------------------------
     Row(
-        commands.Revoke, lambda rules: rules.pleas.revoke,
+        overrides.Revoke, lambda rules: rules.pleas.revoke,
         right="force", on=On.NAME, request_scope=_name, frees=True, effort=effort.of_revoke,
     ),
     Row(
-        commands.WithdrawRevocation, lambda rules: rules.pleas.withdraw,
+        overrides.WithdrawRevocation, lambda rules: rules.pleas.withdraw,
         right="force", on=On.NAME, request_scope=_name, frees=True, effort=effort.of_withdrawal,
     ),
     Row(
-        commands.ForceRelease, lambda rules: rules.kinds.force_release,
+        overrides.ForceRelease, lambda rules: rules.kinds.force_release,
         right="force", on=On.NAME, request_scope=_name, frees=True, effort=effort.of_force,
     ),
     Row(
-        commands.ForceWaits, lambda rules: rules.waits.force,
+        overrides.ForceWaits, lambda rules: rules.waits.force,
         right="force", on=On.NAME, request_scope=_name, frees=True, effort=effort.of_forced_waits,
     ),
     Row(
-        commands.LiftDelay, lambda rules: rules.kinds.lift_delay,
+        overrides.LiftDelay, lambda rules: rules.kinds.lift_delay,
         right="force", on=On.NAME, request_scope=_name, frees=True, effort=effort.of_lifting,
     ),
     # -- semaphores, rate limits, fences --------------------------------------------------------------------
     Row(
-        commands.ResizeSemaphore, lambda rules: rules.semaphores.resize,
+        primitives.ResizeSemaphore, lambda rules: rules.semaphores.resize,
         right="acquire", on=On.NAME, request_scope=_name, effort=effort.of_resize,
     ),
     Row(
-        commands.TakeRate, lambda rules: partial(rates.take, rules.state),
+        primitives.TakeRate, lambda rules: partial(rates.take, rules.state),
         right="acquire", on=On.NAME, request_scope=_name, new_in_each_attempt=("attempt_id",),
     ),
     Row(
-        commands.ForgetRates, lambda rules: partial(forgotten_rates.forget, rules.effects),
+        overrides.ForgetRates, lambda rules: partial(forgotten_rates.forget, rules.effects),
         right="force", on=On.NAMES, request_scope=_name, frees=True, effort=effort.of_forgotten_rates,
     ),
     Row(
-        commands.AdvanceFence, lambda rules: partial(fences.advance, rules.state),
+        primitives.AdvanceFence, lambda rules: partial(fences.advance, rules.state),
         right="acquire", on=On.NAME, request_scope=_name,
     ),
     Row(
-        commands.ForgetFence, lambda rules: partial(fences.forget, rules.effects),
+        overrides.ForgetFence, lambda rules: partial(fences.forget, rules.effects),
         right="force", on=On.NAME, request_scope=_name, frees=True,
     ),
     # -- cells ----------------------------------------------------------------------------------------------
     Row(
-        commands.PutCell, lambda rules: rules.cells.put,
+        cells.PutCell, lambda rules: rules.cells.put,
         right="acquire", on=On.KEY, request_scope=_key,
     ),
     Row(
-        commands.DeleteCells, lambda rules: rules.cells.delete,
+        cells.DeleteCells, lambda rules: rules.cells.delete,
         right="acquire", on=On.KEY, request_scope=_key, frees=True, effort=effort.of_deletion,
     ),
     Row(
-        commands.TransactCells, lambda rules: rules.transactions.transact,
+        cells.TransactCells, lambda rules: rules.transactions.transact,
         right="acquire", on=On.OPERATIONS, request_scope=_nothing,
         new_in_each_attempt=("endless_not_for",), effort=effort.of_transaction,
     ),
     # -- what bounds others ---------------------------------------------------------------------------------
     Row(
-        commands.SetQuota, lambda rules: rules.principals.set_quota,
+        admin.SetQuota, lambda rules: rules.principals.set_quota,
         right="admin", on=On.CLUSTER, request_scope=operator.attrgetter("principal"), frees=True,
     ),
     Row(
-        commands.SetNamespace,
+        admin.SetNamespace,
         lambda rules: partial(namespace_rules.set_namespace, rules.effects),
         right="admin", on=On.PREFIX, request_scope=operator.attrgetter("prefix"), frees=True,
     ),
     Row(
-        commands.Freeze, lambda rules: rules.freezes.freeze,
+        overrides.Freeze, lambda rules: rules.freezes.freeze,
         right="force", on=On.BELOW, request_scope=operator.attrgetter("prefix"), frees=True,
         effort=effort.of_freeze,
     ),
     Row(
-        commands.Thaw, lambda rules: rules.freezes.thaw,
+        overrides.Thaw, lambda rules: rules.freezes.thaw,
         right="force", on=On.BELOW, request_scope=operator.attrgetter("prefix"), frees=True,
         effort=effort.of_thaw,
     ),
     Row(
-        commands.RecordAct, lambda rules: partial(cluster_acts.record, rules.effects),
+        admin.RecordAct, lambda rules: partial(cluster_acts.record, rules.effects),
         right="admin", on=On.CLUSTER, request_scope=operator.attrgetter("node_id"), frees=True,
     ),
     Row(
-        commands.HoldRules, lambda rules: partial(cluster_acts.hold_rules, rules.effects),
+        admin.HoldRules, lambda rules: partial(cluster_acts.hold_rules, rules.effects),
         right="admin", on=On.CLUSTER, request_scope=_nothing, frees=True,
     ),
     Row(
-        commands.PreferLeader, lambda rules: partial(cluster_acts.prefer_leader, rules.effects),
+        admin.PreferLeader, lambda rules: partial(cluster_acts.prefer_leader, rules.effects),
         right="admin", on=On.CLUSTER, request_scope=_nothing, frees=True,
     ),
     # -- streams --------------------------------------------------------------------------------------------
-    Row(commands.ResumeStream, lambda rules: rules.frames.resume, right="acquire"),
-    Row(commands.Numbered, lambda rules: rules.frames.apply, right="acquire", on=On.COMMANDS),
-    Row(commands.EndWait, None, right="acquire", frees=True),
+    Row(streams.ResumeStream, lambda rules: rules.frames.resume, right="acquire"),
+    Row(streams.Numbered, lambda rules: rules.frames.apply, right="acquire", on=On.COMMANDS),
+    Row(streams.EndWait, None, right="acquire", frees=True),
     # -- the nodes' own -------------------------------------------------------------------------------------
-    Row(commands.OnBehalf, lambda rules: rules.on_behalf),
-    Row(commands.Cancel, lambda rules: rules.waits.cancel, frees=True, effort=effort.of_cancel),
-    Row(commands.AbandonWaits, lambda rules: rules.waits.abandon, frees=True),
-    Row(commands.Tick, lambda rules: rules.nothing, frees=True),
-    Row(commands.Barrier, lambda rules: rules.nothing, frees=True),
+    Row(entries.OnBehalf, lambda rules: rules.on_behalf),
+    Row(entries.Cancel, lambda rules: rules.waits.cancel, frees=True, effort=effort.of_cancel),
+    Row(entries.AbandonWaits, lambda rules: rules.waits.abandon, frees=True),
+    Row(entries.Tick, lambda rules: rules.nothing, frees=True),
+    Row(entries.Barrier, lambda rules: rules.nothing, frees=True),
 )  # fmt: skip
 """What is not said in a row is as it is in most."""
 

@@ -20,9 +20,10 @@ from lockstate.tables.rare import PLAIN, of_hold
 from lockstate.tables.records import Delay, Hold, Ticket, each_lock, permits_in, precedence
 from lockstate.tables.state import State, claims_of_hold
 from lockstate.words.claims import claims_of, parent, record_name
-from lockstate.words.commands import Algorithm
+from lockstate.words.events import HELD_TOO_LONG
+from lockstate.words.kinds import Algorithm, HoldKind
 from lockstate.words.modes import CLAIMS, CONFLICTING, INTENTS, Mode, count, is_intent
-from lockstate.words.results import HELD_TOO_LONG, HoldKind, Queued
+from lockstate.words.results import Queued
 
 
 def check(state: State) -> None:

@@ -26,62 +26,59 @@ from lockstate.tables.records import RequestKey, Ticket
 from lockstate.tables.requests import Remembered, grant_later, key_of, rate_taken_later
 from lockstate.tables.state import State
 from lockstate.words import limits
-from lockstate.words.commands import (
+from lockstate.words.commands.cells import TransactCells
+from lockstate.words.commands.entries import (
     AdvanceVersion,
     Batch,
     Command,
     Entry,
-    Freeze,
     MayBeCancelled,
-    MayWait,
     OnBehalf,
-    OpenSession,
-    PutOff,
-    Renew,
-    RenewByValue,
-    TakeRate,
-    TransactCells,
     Undecodable,
 )
+from lockstate.words.commands.holds import MayWait, PutOff, Renew, RenewByValue
+from lockstate.words.commands.overrides import Freeze
+from lockstate.words.commands.primitives import TakeRate
+from lockstate.words.commands.sessions import OpenSession
+from lockstate.words.events import Event
 from lockstate.words.ids import NO_HOLD, NO_SESSION, HoldId, SessionId
+from lockstate.words.kinds import HoldKind
+from lockstate.words.outcomes import BatchOutcome, Outcome
+from lockstate.words.refusals import Reason, Refused
 from lockstate.words.results import (
-    BatchOutcome,
     CellsDeleted,
-    CellView,
     DelaysLifted,
-    ElectionView,
-    Event,
     FenceForgotten,
-    FenceView,
     ForceReleased,
     Frozen,
     Granted,
-    HighestToken,
-    Holdings,
-    HoldKind,
-    HoldView,
-    LockView,
-    Outcome,
     PutOffTo,
     Queued,
     RatesForgotten,
     RateTaken,
-    Reason,
-    Refused,
     Released,
     Renewed,
     Result,
     RevocationsWithdrawn,
     Revoked,
-    SemaphoreView,
     SessionOpened,
-    SessionView,
-    StreamView,
     Thawed,
     Transacted,
     WaitsForced,
 )
 from lockstate.words.versions import RULES
+from lockstate.words.views import (
+    CellView,
+    ElectionView,
+    FenceView,
+    HighestToken,
+    Holdings,
+    HoldView,
+    LockView,
+    SemaphoreView,
+    SessionView,
+    StreamView,
+)
 
 _DONE_AT_ONCE: Final[frozenset[type]] = frozenset({Granted, Released, Renewed})
 """The results of nearly all requests. To look one up is quicker than to ask what it is."""

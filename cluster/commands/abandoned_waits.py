@@ -18,7 +18,7 @@ from cluster.commands.outbox import Answer, Outbox, Pending
 from cluster.commands.timers import Timers
 from cluster.errors import ClusterError, NoLeader
 from lockstate.words import codec
-from lockstate.words.commands import AbandonWaits
+from lockstate.words.commands.entries import AbandonWaits
 from lockstate.words.results import WaitsAbandoned
 
 GRACE_MS: Final = 5_000

@@ -18,20 +18,13 @@ from cluster.errors import ClusterError, OutcomeUnknown, ShuttingDown, WaitCutOf
 from lockstate.machine import LockMachine
 from lockstate.rules import attempts
 from lockstate.words import codec
-from lockstate.words.commands import (
-    Acquire,
-    Barrier,
-    Cancel,
-    Change,
-    CloseSession,
-    Command,
-    IfHeld,
-    MayBeCancelled,
-    MayWait,
-    Numbered,
-    TakeRate,
-)
+from lockstate.words.commands.entries import Barrier, Cancel, Command, MayBeCancelled
+from lockstate.words.commands.holds import Acquire, Change, MayWait
+from lockstate.words.commands.primitives import TakeRate
+from lockstate.words.commands.sessions import CloseSession
+from lockstate.words.commands.streams import Numbered
 from lockstate.words.ids import NO_HOLD, AttemptId, HoldId
+from lockstate.words.kinds import IfHeld
 from lockstate.words.results import Granted, Queued, RateTaken, Result
 
 T = TypeVar("T")

@@ -14,7 +14,8 @@ from lockstate.catalogue import PATIENT
 from lockstate.machine import LockMachine
 from lockstate.rules.on_behalf import on_behalf
 from lockstate.words import codec, limits
-from lockstate.words.commands import Command, Numbered
+from lockstate.words.commands.entries import Command
+from lockstate.words.commands.streams import Numbered
 
 FREE: Final = 24
 """What any command may have without any load, each one in a frame as well: parts of names, and bytes."""

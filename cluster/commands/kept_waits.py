@@ -14,7 +14,8 @@ from typing import Final, NamedTuple
 from cluster.commands.outbox import Answer
 from lockstate.catalogue import content_digest, request_key
 from lockstate.tables.requests import key_of
-from lockstate.words.commands import MayBeCancelled, MayWait
+from lockstate.words.commands.entries import MayBeCancelled
+from lockstate.words.commands.holds import MayWait
 
 KEEP_S: Final = 10.0
 """The grace, in seconds. A client that was cut off asks again within two or three; one that died holds up the

@@ -5,7 +5,10 @@ from typing import Final
 from cluster.errors import Overloaded
 from lockstate.catalogue import FREES
 from lockstate.words.cell_operations import PutOperation, TakeOperation
-from lockstate.words.commands import Command, Numbered, Release, TransactCells
+from lockstate.words.commands.cells import TransactCells
+from lockstate.words.commands.entries import Command
+from lockstate.words.commands.holds import Release
+from lockstate.words.commands.streams import Numbered
 
 RETRY_MS: Final = 1_000
 """The time, in ms, after which a client that was refused for want of room may ask again."""

@@ -3,7 +3,7 @@
 Numbers rise by one per command and never come again within one run of the process. A leader's log holds each
 sender's commands in the order of their numbers, because all that is pending is sent again from the lowest on
 whenever the leader, the term or the connection changes. So a number at or below the last applied one means:
-applied already (see lockstate.words.commands.Batch).
+applied already (see lockstate.words.commands.entries.Batch).
 
 A command gets its number at once, unless it has a load (`encoded_command`) and as much of this node's is
 under way already: then it waits for its turn (`fair_queue`), and so does what comes behind it in its lane.
@@ -25,7 +25,7 @@ from cluster.commands.forwarded import COMMAND_BYTES_MAX
 from cluster.errors import ClusterError, NoLeader, OutcomeUnknown, Overloaded
 from lockstate.machine import LockMachine
 from lockstate.words import codec
-from lockstate.words.commands import Barrier
+from lockstate.words.commands.entries import Barrier
 from lockstate.words.results import Result
 
 T = TypeVar("T")

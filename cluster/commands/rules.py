@@ -13,7 +13,7 @@ from cluster.errors import NodeFailed
 from lockstate.machine import LockMachine
 from lockstate.stored import snapshot
 from lockstate.words import codec
-from lockstate.words.results import Outcome
+from lockstate.words.outcomes import Outcome
 from lockstate.words.versions import RULES, UnknownVersionError
 
 logger = logging.getLogger(__name__)

@@ -13,7 +13,8 @@ from typing import Any, Final
 from cluster.commands.forwarded import Forwarded, node_of
 from cluster.commands.outbox import Answer, Pending
 from cluster.tracing import Context, Span, Tracer, code_of
-from lockstate.words.results import BatchOutcome, Refused
+from lockstate.words.outcomes import BatchOutcome
+from lockstate.words.refusals import Refused
 
 LEAD: Final = "lead"
 """The name of the leader's part of a command that another node has sent."""

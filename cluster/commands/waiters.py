@@ -8,7 +8,8 @@ import asyncio
 from cluster.commands.outbox import Answer
 from cluster.errors import ClusterError
 from lockstate.words.ids import HoldId
-from lockstate.words.results import Granted, Queued, Settled
+from lockstate.words.outcomes import Settled
+from lockstate.words.results import Granted, Queued
 
 
 class Waiters:

@@ -15,7 +15,8 @@ from typing import Final
 
 from lockstate.tables.happened import told_in
 from lockstate.tables.owners import shown_owner
-from lockstate.words.results import OF_NODES, OF_OPERATORS, OF_SETTINGS, Event, EventKind, HoldKind
+from lockstate.words.events import OF_NODES, OF_OPERATORS, OF_SETTINGS, Event, EventKind
+from lockstate.words.kinds import HoldKind
 
 logger = logging.getLogger(__name__)
 

@@ -18,20 +18,11 @@ from cluster.observing.samples import Sample, counter, histogram
 from lockstate.machine import LockMachine
 from lockstate.reads.views import parts_of
 from lockstate.tables.happened import PlainEnd, PlainGrant, told_in
-from lockstate.words.results import (
-    Event,
-    EventKind,
-    Granted,
-    GrantedSeveral,
-    HoldKind,
-    Left,
-    NumberedDone,
-    Outcome,
-    Reason,
-    Refused,
-    Result,
-    Settled,
-)
+from lockstate.words.events import Event, EventKind, Left
+from lockstate.words.kinds import HoldKind
+from lockstate.words.outcomes import Outcome, Settled
+from lockstate.words.refusals import Reason, Refused
+from lockstate.words.results import Granted, GrantedSeveral, NumberedDone, Result
 
 PATHS_COUNT_MAX: Final = 20
 """Paths counted by themselves, as many as a person compares. Each makes some 50 time series for each kind."""

@@ -11,8 +11,8 @@ from typing import Final
 from lockstate.machine import LockMachine
 from lockstate.tables.happened import told_in
 from lockstate.tables.owners import shown_owner
+from lockstate.words.events import Event, EventKind
 from lockstate.words.ids import HoldId
-from lockstate.words.results import Event, EventKind
 
 logger = logging.getLogger(__name__)
 

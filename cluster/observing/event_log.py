@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from typing import Final, NamedTuple, Protocol, Self
 
 from lockstate.tables.happened import Events
-from lockstate.words.results import CellEvent, Event
+from lockstate.words.events import CellEvent, Event
 
 EVENTS_COUNT_MAX: Final = 100_000
 """Some 60 MB of short names. At a thousand grants a second that is the better part of a minute."""

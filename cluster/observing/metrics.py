@@ -8,7 +8,10 @@ from typing import Final, get_args
 from cluster.observing.contention import Contention
 from cluster.observing.samples import Histogram, Sample, counter, gauge, histogram
 from lockstate.machine import LockMachine
-from lockstate.words.results import CellEventKind, EventKind, NumberedDone, Outcome, Refused, Result
+from lockstate.words.events import CellEventKind, EventKind
+from lockstate.words.outcomes import Outcome
+from lockstate.words.refusals import Refused
+from lockstate.words.results import NumberedDone, Result
 
 __all__ = ["NodeMetrics", "Sample", "gauge", "histogram"]
 

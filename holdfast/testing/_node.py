@@ -27,7 +27,8 @@ from lockstate.machine import LockMachine
 from lockstate.rules import attempts
 from lockstate.rules.on_behalf import on_behalf
 from lockstate.stored import snapshot
-from lockstate.words.commands import Batch, Cancel, Command, Entry, MayBeCancelled, MayWait
+from lockstate.words.commands.entries import Batch, Cancel, Command, Entry, MayBeCancelled
+from lockstate.words.commands.holds import MayWait
 from lockstate.words.results import Done, Queued
 
 T = TypeVar("T")

@@ -17,7 +17,7 @@ from typing import Final, Protocol
 
 from cluster.observing.event_log import Block, EventLog, EventsCompacted, Position, WatchCut
 from http_api.v1.event_text import OfSession, Piece, Topic, encode
-from lockstate.words.results import Event
+from lockstate.words.events import Event
 
 WATCHERS_COUNT_MAX: Final = 1_000
 """Watchers of one node, at most. Each costs a write for every piece of news."""

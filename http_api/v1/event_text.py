@@ -6,7 +6,8 @@ from typing import Final, NamedTuple
 
 from cluster.observing.event_log import AnyEvent, Block, Position, revision_of
 from lockapi import answers, cells, cursors, views
-from lockstate.words.results import CellEvent, Event, EventKind, HoldKind
+from lockstate.words.events import CellEvent, Event, EventKind
+from lockstate.words.kinds import HoldKind
 
 PIECE_COUNT_MAX: Final = 12_000
 """Events of a piece that is handed out without more of them, or one turn of sorting more."""

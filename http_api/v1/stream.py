@@ -62,10 +62,10 @@ from lockapi.requests.stream import (
     resuming,
 )
 from lockstate.words.ids import SessionId
+from lockstate.words.refusals import Refused
 from lockstate.words.results import (
     FrameRefused,
     NumberedDone,
-    Refused,
     Result,
     SessionClosed,
     SessionOpened,

@@ -10,7 +10,8 @@ from aiohttp import WSMsgType
 
 from holdfast.wire.stream import JSON, MSGPACK, Results, ToClient
 from lockapi.requests.stream import decode_binary, decode_text
-from lockstate.words.results import Refused, Transacted
+from lockstate.words.refusals import Refused
+from lockstate.words.results import Transacted
 
 UNREAD_BYTES_MAX: Final = 1 << 20
 """Bytes of answers that may wait for the client before nothing more is read of what it sends."""

@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from holdfast.wire import results as told
 from lockstate.words import results
+from lockstate.words.refusals import QuotaExceeded, Refused, RefusedInNamespace
 from lockstate.words.results import Result
 
 AS_THEY_ARE: Final[Mapping[type[Any], type[Any]]] = {
@@ -17,7 +18,7 @@ AS_THEY_ARE: Final[Mapping[type[Any], type[Any]]] = {
     results.Renewed: told.StreamRenewed,
     results.Released: told.StreamReleased,
     results.Done: told.StreamDone,
-    results.Refused: told.StreamRefused,
+    Refused: told.StreamRefused,
     results.Proclaimed: told.StreamProclaimed,
     results.RateTaken: told.StreamRateTaken,
     results.FenceAdvanced: told.StreamFenceAdvanced,
@@ -42,7 +43,7 @@ def one_told(result: Result) -> Any:
     return result if kind in _SAME else _OTHERS[kind](result)
 
 
-def _refused(result: results.QuotaExceeded | results.RefusedInNamespace) -> told.StreamRefused:
+def _refused(result: QuotaExceeded | RefusedInNamespace) -> told.StreamRefused:
     """Return the refusal of a quota or a namespace: nobody is in the way."""
     return told.StreamRefused(
         result.reason,
@@ -50,13 +51,13 @@ def _refused(result: results.QuotaExceeded | results.RefusedInNamespace) -> told
         queue_length=result.queue_length,
         retry_after_ms=result.retry_after_ms,
         facts=result.facts,
-        namespace=result.namespace if isinstance(result, results.RefusedInNamespace) else "",
+        namespace=result.namespace if isinstance(result, RefusedInNamespace) else "",
         quota=result.quota,
     )
 
 
 _OTHERS: Final[dict[type[Any], Callable[[Any], Any]]] = {
-    results.QuotaExceeded: _refused,
-    results.RefusedInNamespace: _refused,
+    QuotaExceeded: _refused,
+    RefusedInNamespace: _refused,
 }
 """What says a result of the log that has more than its like."""

@@ -20,7 +20,9 @@ from lab.loads.machine_feed import Feed, Load, check_results
 from lab.loads.machine_loads import FLAT_LEASE, FLAT_SESSION, all_loads
 from lab.measuring import bars
 from lockstate.words.codec import decode_entry
-from lockstate.words.commands import Acquire, CloseSession, Command, OpenSession, Tick
+from lockstate.words.commands.entries import Command, Tick
+from lockstate.words.commands.holds import Acquire
+from lockstate.words.commands.sessions import CloseSession, OpenSession
 from lockstate.words.ids import SessionId
 from lockstate.words.limits import SESSION_CLAIMS_MAX, TTL_MS_MAX
 from lockstate.words.modes import Mode

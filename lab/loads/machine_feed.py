@@ -11,11 +11,14 @@ from typing import Final
 
 from lockstate.machine import LockMachine
 from lockstate.words import codec
-from lockstate.words.commands import Acquire, Command, Entry, OpenSession
+from lockstate.words.commands.entries import Command, Entry
+from lockstate.words.commands.holds import Acquire
+from lockstate.words.commands.sessions import OpenSession
 from lockstate.words.ids import AttemptId, HoldId, OwnerName, SessionId
 from lockstate.words.limits import TTL_MS_MAX
 from lockstate.words.modes import Mode
-from lockstate.words.results import BatchOutcome, NumberedDone, Result
+from lockstate.words.outcomes import BatchOutcome
+from lockstate.words.results import NumberedDone, Result
 
 COMMANDS_PER_ENTRY: Final = 500
 SESSIONS: Final = 200

@@ -6,38 +6,26 @@ from typing import Any, Final
 
 from lab.loads.machine_feed import Feed, Load
 from lockstate.words.cell_operations import CellCompare, CellField, GetOperation, PutOperation, Relation
-from lockstate.words.commands import (
+from lockstate.words.commands.cells import DeleteCells, PutCell, TransactCells
+from lockstate.words.commands.entries import Cancel, Command, OfSomebody, OnBehalf, Tick
+from lockstate.words.commands.holds import (
     Acquire,
     AcquirePermits,
     Acquisition,
-    AdvanceFence,
-    Algorithm,
     Campaign,
-    Cancel,
-    CloseSession,
-    Command,
     Convert,
-    DeleteCells,
-    KeepAlive,
-    Numbered,
-    NumberedCommand,
-    OfSomebody,
-    OnBehalf,
-    OpenSession,
-    PutCell,
     Release,
     ReleaseByValue,
     Renew,
-    ResumeStream,
-    TakeRate,
-    Tick,
-    TransactCells,
-    Uncommon,
-    Wanted,
 )
+from lockstate.words.commands.primitives import AdvanceFence, TakeRate
+from lockstate.words.commands.sessions import CloseSession, KeepAlive, OpenSession
+from lockstate.words.commands.streams import Numbered, NumberedCommand, ResumeStream
 from lockstate.words.ids import NO_SESSION, SessionId
+from lockstate.words.kinds import Algorithm
 from lockstate.words.limits import LOCKS_COUNT_MAX, REQUEST_AGE_MS, TTL_MS_MAX, WAIT_MS_MAX
 from lockstate.words.modes import Mode, Scope
+from lockstate.words.refusals import Refused
 from lockstate.words.results import (
     CellWritten,
     Done,
@@ -45,12 +33,12 @@ from lockstate.words.results import (
     Granted,
     Queued,
     RateTaken,
-    Refused,
     Released,
     Renewed,
     SessionKept,
     Transacted,
 )
+from lockstate.words.wanted import Uncommon, Wanted
 
 FLAT_SESSION: Final = "exclusive, in a session"
 FLAT_LEASE: Final = "exclusive, own lease"

@@ -16,11 +16,12 @@ from cluster.storage.forked_child import Child
 from http_api.__main__ import calm_collector
 from lab.loads.transcript import Told
 from lab.measuring.pauses import LOOK_S
-from lockstate.words.commands import Acquire, Release
+from lockstate.words.commands.holds import Acquire, Release
+from lockstate.words.events import EventKind
 from lockstate.words.ids import AttemptId, HoldId, OwnerName
 from lockstate.words.limits import TTL_MS_MAX, TTL_MS_MIN
 from lockstate.words.modes import Mode
-from lockstate.words.results import EventKind, Granted, Released
+from lockstate.words.results import Granted, Released
 
 PREFIX: Final = "orders/"
 """Of all names."""

@@ -15,7 +15,9 @@ from typing import Final
 
 from http_api.__main__ import calm_collector
 from lab.loads.machine_feed import Feed
-from lockstate.words.commands import Acquire, Command, Numbered, ResumeStream
+from lockstate.words.commands.entries import Command
+from lockstate.words.commands.holds import Acquire
+from lockstate.words.commands.streams import Numbered, ResumeStream
 from lockstate.words.limits import TTL_MS_MAX
 from lockstate.words.modes import Mode
 from scripts.lib import processes

@@ -28,7 +28,7 @@ from cluster.node import Node
 from http_api.app import build_server
 from lab.trace import call_trace
 from lab.trace.call_trace import CallRecorder, CallTrace
-from lockstate.words.commands import Acquire, Release
+from lockstate.words.commands.holds import Acquire, Release
 from lockstate.words.ids import AttemptId, HoldId
 from lockstate.words.modes import Mode
 from lockstate.words.results import Granted

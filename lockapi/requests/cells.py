@@ -35,7 +35,7 @@ from lockstate.words.cell_operations import (
     PutOperation,
     Relation,
 )
-from lockstate.words.commands import DeleteCells, PutCell, TransactCells
+from lockstate.words.commands.cells import DeleteCells, PutCell, TransactCells
 from lockstate.words.ids import NO_SESSION, SessionId
 
 Key = Annotated[str, msgspec.Meta(extra_json_schema={"minLength": 1, "maxLength": limits.CELL_KEY_BYTES_MAX})]

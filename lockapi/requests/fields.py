@@ -12,10 +12,10 @@ from lockapi.requests.ids import HEX_DIGITS
 from lockstate.rules import checks
 from lockstate.words import limits
 from lockstate.words.cell_operations import Relation
-from lockstate.words.commands import Algorithm, IfHeld
 from lockstate.words.ids import HoldId, SessionId
+from lockstate.words.kinds import Algorithm, HoldKind, IfHeld
 from lockstate.words.modes import Mode, Scope
-from lockstate.words.results import HoldKind, Refused
+from lockstate.words.refusals import Refused
 
 REQUEST_ID_CHARS_MIN: Final = 16
 """Characters of a request id, at least: programs that count from 1 would share each other's outcomes."""

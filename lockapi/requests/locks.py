@@ -33,11 +33,12 @@ from lockapi.requests.fields import (
 )
 from lockapi.requests.ids import new_hold_ids
 from lockstate.rules import checks
-from lockstate.words import commands, limits
-from lockstate.words.commands import PRIORITY_DEFAULT, IfHeld
+from lockstate.words import limits
+from lockstate.words.commands import holds, overrides
 from lockstate.words.ids import NO_HOLD, NO_OWNER, NO_SESSION, HoldId, OwnerName, SessionId
-from lockstate.words.kinds import HoldKind
+from lockstate.words.kinds import HoldKind, IfHeld
 from lockstate.words.modes import Mode, Scope
+from lockstate.words.wanted import PRIORITY_DEFAULT, Asking, Uncommon, Wanted
 
 ModeOrNot = Annotated[Mode | Maybe, msgspec.Meta(extra_json_schema={"default": Mode.EXCLUSIVE})]
 IfHeldOrNot = IfHeld | Maybe
@@ -65,9 +66,9 @@ class AcquiringRequest(WaitingRequest, kw_only=True):
             check(limits.check_text("note", self.note, limits.NOTE_BYTES_MAX))
         return self._checked_lease()
 
-    def uncommon(self) -> commands.Uncommon | None:
+    def uncommon(self) -> Uncommon | None:
         """Return what only few holds have, as the command has it; None if nothing of it is asked."""
-        return commands.Uncommon(self.lock_delay_ms, self.note) if self.lock_delay_ms or self.note else None
+        return Uncommon(self.lock_delay_ms, self.note) if self.lock_delay_ms or self.note else None
 
     def _checked_lease(self) -> tuple[SessionId, int]:
         if self.session_id is UNSET:
@@ -91,7 +92,7 @@ class AcquiringAs(AcquiringRequest, kw_only=True):
     ask_after_ms: Wait | Maybe = UNSET
     grace_ms: GraceOrNot = UNSET
 
-    def uncommon(self) -> commands.Uncommon | None:
+    def uncommon(self) -> Uncommon | None:
         """Check what only few holds have; return it as the command has it, None if nothing of it is asked."""
         if self.priority != PRIORITY_DEFAULT:
             check(limits.check_range("priority", self.priority, limits.PRIORITY_MAX))
@@ -105,16 +106,16 @@ class AcquiringAs(AcquiringRequest, kw_only=True):
             return super().uncommon()
         value = "" if self.value is UNSET else self.value
         said = self.lock_delay_ms, self.note, value, self.value_secret, self.priority, self.no_deadline
-        return commands.Uncommon(*said, asks=asks)
+        return Uncommon(*said, asks=asks)
 
-    def _checked_asking(self) -> commands.Asking | None:
+    def _checked_asking(self) -> Asking | None:
         """Return when the wait asks by itself, None if it does not. Raises ProblemError."""
         if self.ask_after_ms is UNSET:
             if self.grace_ms is not UNSET:
                 raise invalid("grace_ms: needs ask_after_ms")
             return None
         grace_ms = GRACE_MS if self.grace_ms is UNSET else self.grace_ms
-        asks = commands.Asking(self.ask_after_ms, grace_ms)
+        asks = Asking(self.ask_after_ms, grace_ms)
         check(checks.check_asking(asks, self.wait_ms))
         return asks
 
@@ -135,13 +136,13 @@ class WantedLock(Request, kw_only=True):
     scope: Scope = Scope.NODE
 
 
-def checked_locks(locks: list[WantedLock]) -> tuple[commands.Wanted, ...]:
+def checked_locks(locks: list[WantedLock]) -> tuple[Wanted, ...]:
     """Check that there are locks, and their names; return them as a command has them."""
     if not locks:
         raise invalid("locks: must not be empty")
     for index, lock in enumerate(locks):
         check_name(f"locks[{index}].name", lock.name)
-    return tuple([commands.Wanted(lock.name, lock.mode, lock.scope) for lock in locks])
+    return tuple([Wanted(lock.name, lock.mode, lock.scope) for lock in locks])
 
 
 class AcquireRequest(AcquiringAs, kw_only=True):
@@ -159,7 +160,7 @@ class AcquireRequest(AcquiringAs, kw_only=True):
     scope: ScopeOrNot = UNSET
     if_held: IfHeldOrNot = UNSET
 
-    def command(self) -> commands.Acquire:
+    def command(self) -> holds.Acquire:
         """Return the command, with new ids for the hold and the attempt."""
         if self.locks is not UNSET:
             return self._several(self.locks)
@@ -168,7 +169,7 @@ class AcquireRequest(AcquiringAs, kw_only=True):
         check(limits.check_name(self.name))
         session_id, ttl_ms = self.checked_lease()
         hold_id, attempt_id = new_hold_ids()
-        return commands.Acquire(
+        return holds.Acquire(
             self.name,
             Mode.EXCLUSIVE if self.mode is UNSET else self.mode,
             hold_id,
@@ -184,14 +185,14 @@ class AcquireRequest(AcquiringAs, kw_only=True):
             self.uncommon(),
         )
 
-    def _several(self, locks: list[WantedLock]) -> commands.Acquire:
+    def _several(self, locks: list[WantedLock]) -> holds.Acquire:
         for field in ("name", "mode", "scope"):
             if getattr(self, field) is not UNSET:
                 raise invalid(f"{field} and locks: only one of the two is allowed")
         several = checked_locks(locks)
         session_id, ttl_ms = self.checked_lease()
         hold_id, attempt_id = new_hold_ids()
-        command = commands.Acquire(
+        command = holds.Acquire(
             "",
             Mode.EXCLUSIVE,
             hold_id,
@@ -252,7 +253,7 @@ class RenewRequest(OfHold, kw_only=True):
     ttl_ms: Ttl | Maybe = UNSET
     exact: bool = False
 
-    def command(self, kind: HoldKind) -> commands.Renew | commands.RenewByValue:
+    def command(self, kind: HoldKind) -> holds.Renew | holds.RenewByValue:
         """Return the command for a hold of this kind."""
         hold_id, name, value = self.meant()
         ttl_ms = 0
@@ -262,15 +263,15 @@ class RenewRequest(OfHold, kw_only=True):
         elif self.exact:
             raise invalid("exact: needs a ttl_ms")
         if not hold_id:
-            return commands.RenewByValue(name, value, ttl_ms, kind, self.checked_id(), self.exact)
-        return commands.Renew(hold_id, ttl_ms, self.checked_id(), kind, self.exact)
+            return holds.RenewByValue(name, value, ttl_ms, kind, self.checked_id(), self.exact)
+        return holds.Renew(hold_id, ttl_ms, self.checked_id(), kind, self.exact)
 
 
-ByValue = commands.ReleaseByValue | commands.RenewByValue
+ByValue = holds.ReleaseByValue | holds.RenewByValue
 """What is done with the hold of a lock that is known by its value."""
 
 
-def taking(name: str, value: str, owner: OwnerName, ttl_ms: int | None) -> commands.Acquire:
+def taking(name: str, value: str, owner: OwnerName, ttl_ms: int | None) -> holds.Acquire:
     """Return the command that takes a lock with a value: for so long, for None without a deadline.
 
     The name has been checked, here and below. Raises ProblemError.
@@ -280,34 +281,34 @@ def taking(name: str, value: str, owner: OwnerName, ttl_ms: int | None) -> comma
         check(limits.check_ttl(ttl_ms))
     check_value(value)
     hold_id, attempt_id = new_hold_ids()
-    said = commands.Uncommon(value=value, is_endless=ttl_ms is None)
+    said = Uncommon(value=value, is_endless=ttl_ms is None)
     of = hold_id, attempt_id, NO_SESSION, ttl_ms or 0, owner
-    return commands.Acquire(name, Mode.EXCLUSIVE, *of, uncommon=said)
+    return holds.Acquire(name, Mode.EXCLUSIVE, *of, uncommon=said)
 
 
-def lasting(name: str, value: str, ttl_ms: int) -> commands.RenewByValue:
+def lasting(name: str, value: str, ttl_ms: int) -> holds.RenewByValue:
     """Return the command that lets the lease of a lock with a value end so long from now on.
 
     Raises ProblemError.
     """
     check(limits.check_ttl(ttl_ms))
     check_value(value)
-    return commands.RenewByValue(name, value, ttl_ms, HoldKind.LOCK, exact=True)
+    return holds.RenewByValue(name, value, ttl_ms, HoldKind.LOCK, exact=True)
 
 
-def addition(name: str, value: str, ttl_ms: int) -> commands.RenewByValue:
+def addition(name: str, value: str, ttl_ms: int) -> holds.RenewByValue:
     """Return the command that gives the lease of a lock with a value so much more than is left of it.
 
     The sum has the limits of any lease. Raises ProblemError.
     """
     check_value(value)
-    return commands.RenewByValue(name, value, ttl_ms, exact=True, adds=True)
+    return holds.RenewByValue(name, value, ttl_ms, exact=True, adds=True)
 
 
-def ending(name: str, value: str) -> commands.ReleaseByValue:
+def ending(name: str, value: str) -> holds.ReleaseByValue:
     """Return the command that ends the hold of a lock with a value. Raises ProblemError."""
     check_value(value)
-    return commands.ReleaseByValue(name, value, HoldKind.LOCK)
+    return holds.ReleaseByValue(name, value, HoldKind.LOCK)
 
 
 class ReleaseHoldRequest(Write, kw_only=True):
@@ -315,21 +316,21 @@ class ReleaseHoldRequest(Write, kw_only=True):
 
     hold_id: HoldIdText
 
-    def command(self, kind: HoldKind) -> commands.Release:
+    def command(self, kind: HoldKind) -> holds.Release:
         """Return the command for a hold of this kind."""
         check(limits.check_id("hold_id", self.hold_id))
-        return commands.Release(self.hold_id, self.checked_id(), (), kind)
+        return holds.Release(self.hold_id, self.checked_id(), (), kind)
 
 
 class ReleasePermitsRequest(OfHold, kw_only=True):
     """Release permits."""
 
-    def command(self, kind: HoldKind) -> commands.Release | commands.ReleaseByValue:
+    def command(self, kind: HoldKind) -> holds.Release | holds.ReleaseByValue:
         """Return the command for a hold of this kind."""
         hold_id, name, value = self.meant()
         if not hold_id:
-            return commands.ReleaseByValue(name, value, kind, self.checked_id())
-        return commands.Release(hold_id, self.checked_id(), (), kind)
+            return holds.ReleaseByValue(name, value, kind, self.checked_id())
+        return holds.Release(hold_id, self.checked_id(), (), kind)
 
 
 class ReleaseRequest(OfHold, kw_only=True):
@@ -343,15 +344,15 @@ class ReleaseRequest(OfHold, kw_only=True):
         | Maybe
     ) = UNSET
 
-    def command(self) -> commands.Release | commands.ReleaseByValue:
+    def command(self) -> holds.Release | holds.ReleaseByValue:
         """Return the command."""
         hold_id, name, value = self.meant()
         if not hold_id:
             if self.names is not UNSET:
                 raise invalid("names: needs a hold_id")
-            return commands.ReleaseByValue(name, value, HoldKind.LOCK, self.checked_id())
+            return holds.ReleaseByValue(name, value, HoldKind.LOCK, self.checked_id())
         names = () if self.names is UNSET else checked_names(self.names)
-        return commands.Release(hold_id, self.checked_id(), names, HoldKind.LOCK)
+        return holds.Release(hold_id, self.checked_id(), names, HoldKind.LOCK)
 
 
 def checked_names(names: tuple[str, ...]) -> tuple[str, ...]:
@@ -376,7 +377,7 @@ class HandOverRequest(Write, kw_only=True):
     to_session: Name | Maybe = UNSET
     new_hold_id: NewHoldIdText | Maybe = UNSET
 
-    def command(self) -> commands.HandOver:
+    def command(self) -> holds.HandOver:
         """Return the command. Raises ProblemError."""
         check(limits.check_id("hold_id", self.hold_id))
         ticket, session_name, new_hold_id = 0, "", NO_HOLD
@@ -393,7 +394,7 @@ class HandOverRequest(Write, kw_only=True):
             raise invalid("to_ticket, to_session: give exactly one of the two")
         if bool(new_hold_id) != bool(session_name):
             raise invalid("new_hold_id: give it with to_session, and only then")
-        return commands.HandOver(self.hold_id, ticket, session_name, new_hold_id, self.checked_id())
+        return holds.HandOver(self.hold_id, ticket, session_name, new_hold_id, self.checked_id())
 
 
 class AddRequest(WaitingRequest, kw_only=True):
@@ -405,14 +406,14 @@ class AddRequest(WaitingRequest, kw_only=True):
         msgspec.Meta(extra_json_schema={"minItems": 1, "maxItems": limits.LOCKS_COUNT_MAX}),
     ]
 
-    def command(self) -> commands.AddLocks:
+    def command(self) -> holds.AddLocks:
         """Return the command, with new ids for the ticket and the attempt."""
         check(limits.check_id("hold_id", self.hold_id))
         self.checked_wait_ms()
         locks = checked_locks(self.locks)
         check(checks.check_together(locks))
         ticket_id, attempt_id = new_hold_ids()
-        return commands.AddLocks(self.hold_id, locks, ticket_id, attempt_id, self.wait_ms, self.checked_id())
+        return holds.AddLocks(self.hold_id, locks, ticket_id, attempt_id, self.wait_ms, self.checked_id())
 
 
 class ConvertRequest(WaitingRequest, kw_only=True):
@@ -421,14 +422,12 @@ class ConvertRequest(WaitingRequest, kw_only=True):
     hold_id: HoldIdText
     mode: Mode
 
-    def command(self) -> commands.Convert:
+    def command(self) -> holds.Convert:
         """Return the command, with new ids for the ticket and the attempt."""
         check(limits.check_id("hold_id", self.hold_id))
         self.checked_wait_ms()
         ticket_id, attempt_id = new_hold_ids()
-        return commands.Convert(
-            self.hold_id, self.mode, ticket_id, attempt_id, self.wait_ms, self.checked_id()
-        )
+        return holds.Convert(self.hold_id, self.mode, ticket_id, attempt_id, self.wait_ms, self.checked_id())
 
 
 class WithdrawRequest(Request, kw_only=True):
@@ -470,7 +469,7 @@ class ForcingRequest(Write, kw_only=True):
         """How long nobody gets what was freed."""
         return 0
 
-    def command(self, kind: HoldKind) -> commands.ForceRelease:
+    def command(self, kind: HoldKind) -> overrides.ForceRelease:
         """Return the command that ends holds of this kind. Raises ProblemError."""
         check(limits.check_name(self.name))
         check_reason(self.reason)
@@ -479,7 +478,7 @@ class ForcingRequest(Write, kw_only=True):
         if self.token is not UNSET:
             check_between("token", self.token, 1, limits.TOKEN_MAX)
             token = self.token
-        return commands.ForceRelease(self.name, self.reason, self.delay_ms, self.checked_id(), kind, token)
+        return overrides.ForceRelease(self.name, self.reason, self.delay_ms, self.checked_id(), kind, token)
 
 
 class ForceReleaseRequest(ForcingRequest, kw_only=True):

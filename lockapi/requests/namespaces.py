@@ -24,7 +24,9 @@ from lockapi.requests.fields import (
 from lockapi.requests.quotas import Amount
 from lockstate.rules import namespace_rules
 from lockstate.words import limits
-from lockstate.words.commands import Algorithm, NamespaceSettings, RateSettings, SetNamespace
+from lockstate.words.commands.admin import SetNamespace
+from lockstate.words.kinds import Algorithm
+from lockstate.words.settings import NamespaceSettings, RateSettings
 
 
 class RateSettingsRequest(Request, kw_only=True):

@@ -20,7 +20,8 @@ from lockapi.requests.fields import (
     check_prefix_or_all,
     check_reason,
 )
-from lockstate.words import commands, limits
+from lockstate.words import limits
+from lockstate.words.commands import holds, overrides
 from lockstate.words.kinds import HoldKind
 
 
@@ -30,11 +31,11 @@ class ForceCloseSessionRequest(Write, kw_only=True):
     session_name: Name
     reason: Reason
 
-    def command(self) -> commands.ForceCloseSession:
+    def command(self) -> overrides.ForceCloseSession:
         """Return the command. Raises ProblemError."""
         check(limits.check_id("session_name", self.session_name))
         check_reason(self.reason)
-        return commands.ForceCloseSession(self.session_name, self.reason, self.checked_id())
+        return overrides.ForceCloseSession(self.session_name, self.reason, self.checked_id())
 
 
 class LiftDelayRequest(Write, kw_only=True):
@@ -43,11 +44,11 @@ class LiftDelayRequest(Write, kw_only=True):
     name: Name
     reason: Reason
 
-    def command(self, kind: HoldKind) -> commands.LiftDelay:
+    def command(self, kind: HoldKind) -> overrides.LiftDelay:
         """Return the command for a lock or a semaphore. Raises ProblemError."""
         check(limits.check_name(self.name))
         check_reason(self.reason)
-        return commands.LiftDelay(self.name, self.reason, kind, self.checked_id())
+        return overrides.LiftDelay(self.name, self.reason, kind, self.checked_id())
 
 
 class ForgetFenceRequest(Write, kw_only=True):
@@ -56,28 +57,28 @@ class ForgetFenceRequest(Write, kw_only=True):
     name: Name
     reason: Reason
 
-    def command(self) -> commands.ForgetFence:
+    def command(self) -> overrides.ForgetFence:
         """Return the command. Raises ProblemError."""
         check(limits.check_name(self.name))
         check_reason(self.reason)
-        return commands.ForgetFence(self.name, self.reason, self.checked_id())
+        return overrides.ForgetFence(self.name, self.reason, self.checked_id())
 
 
 class ForgetRatesRequest(Removal, kw_only=True):
     """Forget rate limits: they are as new."""
 
-    def command(self, name: str, reason: str) -> commands.ForgetRates:
+    def command(self, name: str, reason: str) -> overrides.ForgetRates:
         """Return the command for those of one name. Raises ProblemError."""
         check(limits.check_name(name))
         check_reason(reason)
-        return commands.ForgetRates(name, reason, request_id=self.checked_id())
+        return overrides.ForgetRates(name, reason, request_id=self.checked_id())
 
-    def command_below(self, prefix: str, reason: str, *, is_all: bool) -> commands.ForgetRates:
+    def command_below(self, prefix: str, reason: str, *, is_all: bool) -> overrides.ForgetRates:
         """Return the command for those whose names begin with a prefix, or for all. Raises ProblemError."""
         check_prefix_or_all(prefix, is_all=is_all, what="rate limits")
         check(limits.check_text("prefix", prefix, limits.NAME_BYTES_MAX))
         check_reason(reason)
-        return commands.ForgetRates(prefix, reason, is_prefix=True, request_id=self.checked_id())
+        return overrides.ForgetRates(prefix, reason, is_prefix=True, request_id=self.checked_id())
 
 
 class ForceWaitsRequest(Write, kw_only=True):
@@ -88,12 +89,12 @@ class ForceWaitsRequest(Write, kw_only=True):
     kind: HoldKind = HoldKind.LOCK
     ticket: HeldToken | Maybe = UNSET
 
-    def command(self) -> commands.ForceWaits:
+    def command(self) -> overrides.ForceWaits:
         """Return the command. Raises ProblemError."""
         check(limits.check_name(self.name))
         check_reason(self.reason)
         ticket = _number("ticket", self.ticket)
-        return commands.ForceWaits(self.name, self.reason, self.kind, ticket, self.checked_id())
+        return overrides.ForceWaits(self.name, self.reason, self.kind, ticket, self.checked_id())
 
 
 class FreezeRequest(Write, kw_only=True):
@@ -102,7 +103,7 @@ class FreezeRequest(Write, kw_only=True):
     reason: Reason
     for_ms: FreezeTime | Maybe = UNSET
 
-    def command(self, prefix: str) -> commands.Freeze:
+    def command(self, prefix: str) -> overrides.Freeze:
         """Return the command. Raises ProblemError."""
         check(limits.check_prefix(prefix))
         check_reason(self.reason)
@@ -110,17 +111,17 @@ class FreezeRequest(Write, kw_only=True):
         if self.for_ms is not UNSET:
             for_ms = self.for_ms
             check_between("for_ms", for_ms, 1, limits.FREEZE_MS_MAX)
-        return commands.Freeze(prefix, self.reason, for_ms, self.checked_id())
+        return overrides.Freeze(prefix, self.reason, for_ms, self.checked_id())
 
 
 class ThawRequest(Removal, kw_only=True):
     """End the freeze of a prefix."""
 
-    def command(self, prefix: str, reason: str) -> commands.Thaw:
+    def command(self, prefix: str, reason: str) -> overrides.Thaw:
         """Return the command. Raises ProblemError."""
         check(limits.check_prefix(prefix))
         check_reason(reason)
-        return commands.Thaw(prefix, reason, self.checked_id())
+        return overrides.Thaw(prefix, reason, self.checked_id())
 
 
 class RevokeRequest(Write, kw_only=True):
@@ -132,13 +133,13 @@ class RevokeRequest(Write, kw_only=True):
     token: HeldToken | Maybe = UNSET
     ticket: HeldToken | Maybe = UNSET
 
-    def command(self, kind: HoldKind) -> commands.Revoke:
+    def command(self, kind: HoldKind) -> overrides.Revoke:
         """Return the command for holders of this kind. Raises ProblemError."""
         check(limits.check_name(self.name))
         check_reason(self.reason)
         check(limits.check_range("grace_ms", self.grace_ms, limits.GRACE_MS_MAX))
         token, ticket = (_number(field, getattr(self, field)) for field in ("token", "ticket"))
-        return commands.Revoke(self.name, self.reason, self.grace_ms, kind, token, ticket, self.checked_id())
+        return overrides.Revoke(self.name, self.reason, self.grace_ms, kind, token, ticket, self.checked_id())
 
 
 class WithdrawRevocationRequest(Write, kw_only=True):
@@ -149,12 +150,12 @@ class WithdrawRevocationRequest(Write, kw_only=True):
     token: HeldToken | Maybe = UNSET
     ticket: HeldToken | Maybe = UNSET
 
-    def command(self, kind: HoldKind) -> commands.WithdrawRevocation:
+    def command(self, kind: HoldKind) -> overrides.WithdrawRevocation:
         """Return the command for holders of this kind. Raises ProblemError."""
         check(limits.check_name(self.name))
         check_reason(self.reason)
         token, ticket = (_number(field, getattr(self, field)) for field in ("token", "ticket"))
-        return commands.WithdrawRevocation(self.name, self.reason, kind, token, ticket, self.checked_id())
+        return overrides.WithdrawRevocation(self.name, self.reason, kind, token, ticket, self.checked_id())
 
 
 def _number(field: str, value: int | Maybe) -> int:
@@ -170,7 +171,7 @@ class PutOffRequest(Write, kw_only=True):
 
     hold_id: HoldIdText
 
-    def command(self, kind: HoldKind) -> commands.PutOff:
+    def command(self, kind: HoldKind) -> holds.PutOff:
         """Return the command for a hold of this kind. Raises ProblemError."""
         check(limits.check_id("hold_id", self.hold_id))
-        return commands.PutOff(self.hold_id, kind, self.checked_id())
+        return holds.PutOff(self.hold_id, kind, self.checked_id())

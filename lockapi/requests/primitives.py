@@ -29,9 +29,11 @@ from lockapi.requests.fields import (
 from lockapi.requests.ids import new_hold_ids
 from lockapi.requests.locks import AcquiringAs
 from lockstate.rules import checks, elections, rates
-from lockstate.words import commands, limits
+from lockstate.words import limits
+from lockstate.words.commands import holds, primitives
 from lockstate.words.ids import NO_ATTEMPT, NO_OWNER, OwnerName
-from lockstate.words.results import HoldKind
+from lockstate.words.kinds import Algorithm, HoldKind
+from lockstate.words.wanted import WantedRate
 
 Permits = Annotated[int, msgspec.Meta(extra_json_schema={"minimum": 1, "description": "At most the limit."})]
 
@@ -44,13 +46,13 @@ class AcquirePermitsRequest(AcquiringAs, kw_only=True):
     permits: Permits = 1
     strict: bool = False
 
-    def command(self) -> commands.AcquirePermits:
+    def command(self) -> holds.AcquirePermits:
         """Return the command, with new ids for the hold and the attempt."""
         check(limits.check_name(self.name))
         limit = self._checked_limit()
         session_id, ttl_ms = self.checked_lease()
         hold_id, attempt_id = new_hold_ids()
-        return commands.AcquirePermits(
+        return holds.AcquirePermits(
             self.name,
             limit,
             self.permits,
@@ -83,12 +85,12 @@ class ResizeRequest(Write, kw_only=True):
     limit: PermitsLimit
     reason: Reason
 
-    def command(self) -> commands.ResizeSemaphore:
+    def command(self) -> primitives.ResizeSemaphore:
         """Return the command."""
         check(limits.check_name(self.name))
         check(checks.check_limit(self.limit))
         check_reason(self.reason)
-        return commands.ResizeSemaphore(self.name, self.limit, self.checked_id(), self.reason)
+        return primitives.ResizeSemaphore(self.name, self.limit, self.checked_id(), self.reason)
 
 
 class TakeRateRequest(WaitingRequest, kw_only=True):
@@ -100,10 +102,10 @@ class TakeRateRequest(WaitingRequest, kw_only=True):
     name: Name
     limit: RateLimit | Maybe = UNSET
     window_ms: Window | Maybe = UNSET
-    algorithm: commands.Algorithm | Maybe = UNSET
+    algorithm: Algorithm | Maybe = UNSET
     cost: Permits = 1
 
-    def command(self) -> commands.TakeRate:
+    def command(self) -> primitives.TakeRate:
         """Return the command."""
         return replace(
             taking(wanted_rate(self)),
@@ -119,10 +121,10 @@ class PeekRateRequest(Request, kw_only=True):
     name: Name
     limit: RateLimit | Maybe = UNSET
     window_ms: Window | Maybe = UNSET
-    algorithm: commands.Algorithm | Maybe = UNSET
+    algorithm: Algorithm | Maybe = UNSET
     cost: Permits = 1
 
-    def command(self) -> commands.TakeRate:
+    def command(self) -> primitives.TakeRate:
         """Return the command that would take it."""
         return taking(wanted_rate(self))
 
@@ -133,24 +135,22 @@ class WantedRateJson(Request, kw_only=True):
     name: Name
     limit: RateLimit | Maybe = UNSET
     window_ms: Window | Maybe = UNSET
-    algorithm: commands.Algorithm | Maybe = UNSET
+    algorithm: Algorithm | Maybe = UNSET
     cost: Permits = 1
 
 
-def taking(wanted: commands.WantedRate) -> commands.TakeRate:
+def taking(wanted: WantedRate) -> primitives.TakeRate:
     """Return the command that takes just this. Raises ProblemError."""
     check(rates.check_wanted(wanted))
-    return commands.TakeRate(wanted.name, wanted.limit, wanted.window_ms, wanted.algorithm, wanted.cost)
+    return primitives.TakeRate(wanted.name, wanted.limit, wanted.window_ms, wanted.algorithm, wanted.cost)
 
 
-def even_rate(name: str, limit: int, window_ms: int, cost: int) -> commands.TakeRate:
+def even_rate(name: str, limit: int, window_ms: int, cost: int) -> primitives.TakeRate:
     """Return the command that takes this by the generic cell rate algorithm. Raises ProblemError."""
-    return taking(commands.WantedRate(name, limit, window_ms, commands.Algorithm.GCRA, cost))
+    return taking(WantedRate(name, limit, window_ms, Algorithm.GCRA, cost))
 
 
-def wanted_rate(
-    asked: TakeRateRequest | PeekRateRequest | WantedRateJson, where: str = ""
-) -> commands.WantedRate:
+def wanted_rate(asked: TakeRateRequest | PeekRateRequest | WantedRateJson, where: str = "") -> WantedRate:
     """Return what is asked of a rate limit. The command says 0 for what is left out. Raises ProblemError.
 
     `where` stands before the field that is wrong.
@@ -163,7 +163,7 @@ def wanted_rate(
             where,
         )
     )
-    return commands.WantedRate(
+    return WantedRate(
         asked.name,
         0 if limit is UNSET else limit,
         0 if window_ms is UNSET else window_ms,
@@ -192,11 +192,11 @@ class AdvanceFenceRequest(Write, kw_only=True):
     name: Name
     token: Token
 
-    def command(self) -> commands.AdvanceFence:
+    def command(self) -> primitives.AdvanceFence:
         """Return the command."""
         check_name("name", self.name)
         check(limits.check_range("token", self.token, limits.TOKEN_MAX))
-        return commands.AdvanceFence(self.name, self.token, self.checked_id())
+        return primitives.AdvanceFence(self.name, self.token, self.checked_id())
 
 
 class CampaignRequest(WaitingRequest, kw_only=True):
@@ -208,7 +208,7 @@ class CampaignRequest(WaitingRequest, kw_only=True):
     owner: OwnerName = NO_OWNER
     if_held: IfHeldUncounted | Maybe = UNSET
 
-    def command(self) -> commands.Campaign:
+    def command(self) -> holds.Campaign:
         """Return the command, with new ids for the hold and the attempt."""
         check(limits.check_name(self.name))
         check(limits.check_id("session_id", self.session_id))
@@ -218,7 +218,7 @@ class CampaignRequest(WaitingRequest, kw_only=True):
         if_held = None if self.if_held is UNSET else self.if_held
         check(elections.check_uncounted(if_held))
         hold_id, attempt_id = new_hold_ids()
-        return commands.Campaign(
+        return holds.Campaign(
             self.name,
             self.session_id,
             self.value,
@@ -237,8 +237,8 @@ class ProclaimRequest(Write, kw_only=True):
     hold_id: HoldIdText
     value: Value
 
-    def command(self) -> commands.Proclaim:
+    def command(self) -> holds.Proclaim:
         """Return the command."""
         check(limits.check_id("hold_id", self.hold_id))
         check(limits.check_text("value", self.value, limits.VALUE_BYTES_MAX))
-        return commands.Proclaim(self.hold_id, self.value, self.checked_id())
+        return holds.Proclaim(self.hold_id, self.value, self.checked_id())

@@ -7,7 +7,8 @@ import msgspec
 from lockapi.requests.fields import UNSET, Maybe, Reason, Removal, Write, check, check_reason, invalid
 from lockstate.tables.principals import EVERYBODY
 from lockstate.words import limits
-from lockstate.words.commands import Quota, SetQuota
+from lockstate.words.commands.admin import SetQuota
+from lockstate.words.settings import Quota
 
 Amount = Annotated[int, msgspec.Meta(extra_json_schema={"minimum": 0, "maximum": limits.QUOTA_MAX})]
 

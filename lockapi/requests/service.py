@@ -15,8 +15,10 @@ from lockapi.requests.fields import (
     invalid,
 )
 from lockapi.requests.ids import new_session_id
-from lockstate.words import commands, limits
+from lockstate.words import limits
+from lockstate.words.commands import admin, sessions
 from lockstate.words.ids import SessionId
+from lockstate.words.kinds import ClusterAct
 
 LOG_LEVEL_MS_MIN: Final = 1_000
 LOG_LEVEL_MS_MAX: Final = 24 * 3_600_000
@@ -29,21 +31,21 @@ class OpenSessionRequest(Write, kw_only=True):
     ttl_ms: Ttl
     labels: dict[str, str] = {}
 
-    def command(self) -> commands.OpenSession:
+    def command(self) -> sessions.OpenSession:
         """Return the command, with a new session id."""
         check(limits.check_ttl(self.ttl_ms))
         if self.labels:
             check(limits.check_labels(self.labels))
-        return commands.OpenSession(new_session_id(), self.ttl_ms, self.labels, self.checked_id())
+        return sessions.OpenSession(new_session_id(), self.ttl_ms, self.labels, self.checked_id())
 
 
 class CloseSessionRequest(Write, kw_only=True):
     """Close a session."""
 
-    def command(self, session_id: str) -> commands.CloseSession:
+    def command(self, session_id: str) -> sessions.CloseSession:
         """Return the command."""
         check(limits.check_id("session_id", session_id))
-        return commands.CloseSession(SessionId(session_id), self.checked_id())
+        return sessions.CloseSession(SessionId(session_id), self.checked_id())
 
 
 class KeepAliveRequest(Write, kw_only=True):
@@ -54,14 +56,14 @@ class KeepAliveRequest(Write, kw_only=True):
 
     ttl_ms: Ttl | Maybe = UNSET
 
-    def command(self, session_id: str) -> commands.KeepAlive:
+    def command(self, session_id: str) -> sessions.KeepAlive:
         """Return the command."""
         self.checked_id()
         check(limits.check_id("session_id", session_id))
         if self.ttl_ms is UNSET:
-            return commands.KeepAlive(SessionId(session_id))
+            return sessions.KeepAlive(SessionId(session_id))
         check(limits.check_ttl(self.ttl_ms))
-        return commands.KeepAlive(SessionId(session_id), self.ttl_ms)
+        return sessions.KeepAlive(SessionId(session_id), self.ttl_ms)
 
 
 class TransferRequest(Write, kw_only=True):
@@ -70,9 +72,9 @@ class TransferRequest(Write, kw_only=True):
     to: str | Maybe = UNSET
     reason: Reason
 
-    def command(self) -> commands.RecordAct:
+    def command(self) -> admin.RecordAct:
         """Return the record of it. Raises ProblemError."""
-        return _record(self, commands.ClusterAct.TRANSFER, self.to or "", "", self.reason)
+        return _record(self, ClusterAct.TRANSFER, self.to or "", "", self.reason)
 
 
 class AddMemberRequest(Write, kw_only=True):
@@ -82,9 +84,9 @@ class AddMemberRequest(Write, kw_only=True):
     peer: str
     reason: Reason
 
-    def command(self) -> commands.RecordAct:
+    def command(self) -> admin.RecordAct:
         """Return the record of it. Raises ProblemError."""
-        return _record(self, commands.ClusterAct.ADD, self.id, self.peer, self.reason)
+        return _record(self, ClusterAct.ADD, self.id, self.peer, self.reason)
 
 
 class MoveMemberRequest(Write, kw_only=True):
@@ -94,9 +96,9 @@ class MoveMemberRequest(Write, kw_only=True):
     peer: str
     reason: Reason
 
-    def command(self) -> commands.RecordAct:
+    def command(self) -> admin.RecordAct:
         """Return the record of it. Raises ProblemError."""
-        return _record(self, commands.ClusterAct.MOVE, self.id, self.peer, self.reason)
+        return _record(self, ClusterAct.MOVE, self.id, self.peer, self.reason)
 
 
 class RemoveMemberRequest(Removal, kw_only=True):
@@ -104,9 +106,9 @@ class RemoveMemberRequest(Removal, kw_only=True):
 
     id: str | Maybe = UNSET
 
-    def command(self, node_id: str, reason: str) -> commands.RecordAct:
+    def command(self, node_id: str, reason: str) -> admin.RecordAct:
         """Return the record of it. Raises ProblemError."""
-        return _record(self, commands.ClusterAct.REMOVE, node_id, "", reason)
+        return _record(self, ClusterAct.REMOVE, node_id, "", reason)
 
 
 class HoldRulesRequest(Write, kw_only=True):
@@ -114,19 +116,19 @@ class HoldRulesRequest(Write, kw_only=True):
 
     reason: Reason
 
-    def command(self) -> commands.HoldRules:
+    def command(self) -> admin.HoldRules:
         """Return the command. Raises ProblemError."""
         check_reason(self.reason)
-        return commands.HoldRules(is_held=True, reason=self.reason, request_id=self.checked_id())
+        return admin.HoldRules(is_held=True, reason=self.reason, request_id=self.checked_id())
 
 
 class ReleaseRulesRequest(Removal, kw_only=True):
     """Let the cluster follow newer rules once all nodes know them."""
 
-    def command(self, reason: str) -> commands.HoldRules:
+    def command(self, reason: str) -> admin.HoldRules:
         """Return the command. Raises ProblemError."""
         check_reason(reason)
-        return commands.HoldRules(is_held=False, reason=reason, request_id=self.checked_id())
+        return admin.HoldRules(is_held=False, reason=reason, request_id=self.checked_id())
 
 
 class PreferLeaderRequest(Write, kw_only=True):
@@ -135,20 +137,20 @@ class PreferLeaderRequest(Write, kw_only=True):
     id: str
     reason: Reason
 
-    def command(self) -> commands.PreferLeader:
+    def command(self) -> admin.PreferLeader:
         """Return the command. Raises ProblemError."""
         check(limits.check_id("id", self.id))
         check_reason(self.reason)
-        return commands.PreferLeader(self.id, self.reason, self.checked_id())
+        return admin.PreferLeader(self.id, self.reason, self.checked_id())
 
 
 class PreferNobodyRequest(Removal, kw_only=True):
     """Let whichever node is elected lead."""
 
-    def command(self, reason: str) -> commands.PreferLeader:
+    def command(self, reason: str) -> admin.PreferLeader:
         """Return the command. Raises ProblemError."""
         check_reason(reason)
-        return commands.PreferLeader("", reason, self.checked_id())
+        return admin.PreferLeader("", reason, self.checked_id())
 
 
 class LogLevelRequest(Write, kw_only=True):
@@ -166,8 +168,6 @@ class LogLevelRequest(Write, kw_only=True):
             raise invalid(f"node_id: {self.node_id!r}: this is node {node_id}: send it to the other one")
 
 
-def _record(
-    request: Write, act: commands.ClusterAct, node_id: str, peer: str, reason: str
-) -> commands.RecordAct:
+def _record(request: Write, act: ClusterAct, node_id: str, peer: str, reason: str) -> admin.RecordAct:
     check_reason(reason)
-    return commands.RecordAct(act, node_id, peer, reason, request.checked_id())
+    return admin.RecordAct(act, node_id, peer, reason, request.checked_id())

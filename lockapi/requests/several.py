@@ -18,9 +18,11 @@ from lockapi.requests.ids import new_hold_ids
 from lockapi.requests.locks import AcquiringRequest, WantedLock
 from lockapi.requests.primitives import Permits, WantedRateJson, wanted_rate
 from lockstate.rules.several import check_permits, check_rates, check_things
-from lockstate.words import commands, limits
+from lockstate.words import limits
+from lockstate.words.commands import holds
 from lockstate.words.modes import Mode
-from lockstate.words.results import Refused
+from lockstate.words.refusals import Refused
+from lockstate.words.wanted import Wanted, WantedPermits
 
 
 class WantedPermitsJson(Request, kw_only=True):
@@ -47,7 +49,7 @@ class AcquireSeveralRequest(AcquiringRequest, kw_only=True):
         list[WantedRateJson], msgspec.Meta(extra_json_schema={"maxItems": limits.RATES_COUNT_MAX})
     ] = []
 
-    def command(self) -> commands.Acquire:
+    def command(self) -> holds.Acquire:
         """Return the command, with new ids for the hold and the attempt. Raises ProblemError."""
         for field in ("locks", "permits", "rate_limits"):
             for index, one in enumerate(getattr(self, field)):
@@ -60,7 +62,7 @@ class AcquireSeveralRequest(AcquiringRequest, kw_only=True):
         _check_in("rate_limits", check_rates(rates))
         session_id, ttl_ms = self.checked_lease()
         hold_id, attempt_id = new_hold_ids()
-        command = commands.AcquireSeveral(
+        command = holds.AcquireSeveral(
             "",
             Mode.EXCLUSIVE,
             hold_id,
@@ -71,7 +73,7 @@ class AcquireSeveralRequest(AcquiringRequest, kw_only=True):
             self.wait_ms,
             self.checked_id(),
             uncommon=self.uncommon(),
-            locks=tuple([commands.Wanted(lock.name, lock.mode, lock.scope) for lock in self.locks]),
+            locks=tuple([Wanted(lock.name, lock.mode, lock.scope) for lock in self.locks]),
             permits=permits,
             rates=rates,
         )
@@ -79,13 +81,13 @@ class AcquireSeveralRequest(AcquiringRequest, kw_only=True):
         return command
 
 
-def _permits_of(index: int, one: WantedPermitsJson) -> commands.WantedPermits:
+def _permits_of(index: int, one: WantedPermitsJson) -> WantedPermits:
     """Return what is wanted of a semaphore. The command says 0 for any limit, which a request does not."""
     if one.limit is UNSET:
-        return commands.WantedPermits(one.name, 0, one.permits)
+        return WantedPermits(one.name, 0, one.permits)
     if one.limit == 0:
         raise invalid(f"permits[{index}].limit: 0; must be 1 to {limits.SEMAPHORE_LIMIT_MAX}")
-    return commands.WantedPermits(one.name, one.limit, one.permits)
+    return WantedPermits(one.name, one.limit, one.permits)
 
 
 def _check_in(field: str, refused: Refused | None) -> None:

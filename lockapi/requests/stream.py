@@ -23,36 +23,26 @@ from lockapi.requests.ids import new_ids, new_session_id
 from lockapi.requests.locks import check_if_held, checked_names
 from lockstate.rules import elections
 from lockstate.words import cell_operations, limits
-from lockstate.words.commands import (
+from lockstate.words.commands.cells import DeleteCells, PutCell, TransactCells
+from lockstate.words.commands.holds import (
     Acquire,
     AcquirePermits,
-    AdvanceFence,
-    Algorithm,
     Campaign,
-    CloseSession,
     Convert,
-    DeleteCells,
-    EndWait,
-    IfHeld,
-    Numbered,
-    NumberedCommand,
-    OpenSession,
     Proclaim,
-    PutCell,
     Release,
     ReleaseByValue,
     Renew,
     RenewByValue,
-    ResumeStream,
-    TakeRate,
-    TransactCells,
-    Uncommon,
-    Wanted,
 )
+from lockstate.words.commands.primitives import AdvanceFence, TakeRate
+from lockstate.words.commands.sessions import CloseSession, OpenSession
+from lockstate.words.commands.streams import EndWait, Numbered, NumberedCommand, ResumeStream
 from lockstate.words.ids import AttemptId, HoldId, OwnerName, SessionId
-from lockstate.words.kinds import HoldKind
+from lockstate.words.kinds import Algorithm, HoldKind, IfHeld
 from lockstate.words.modes import Mode, Scope
 from lockstate.words.versions import GROUP
+from lockstate.words.wanted import Uncommon, Wanted
 
 COMMANDS_COUNT_MAX: Final = 1_024
 """Commands in one message, and numbers without an answer."""

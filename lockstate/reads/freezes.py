@@ -10,7 +10,8 @@ from lockstate.tables.records import FrozenPrefix
 from lockstate.tables.state import State
 from lockstate.words import limits
 from lockstate.words.ids import HoldId
-from lockstate.words.results import FreezeView, HoldKind, LeftView
+from lockstate.words.kinds import HoldKind
+from lockstate.words.views import FreezeView, LeftView
 
 
 def left_below(state: State, prefix: str) -> LeftView:

@@ -28,13 +28,12 @@ from lockstate.tables.records import Hold, Session, Ticket
 from lockstate.tables.state import State
 from lockstate.words import limits
 from lockstate.words.claims import FIRST_OF_LOCKS, is_lock, record_name, shown_name
-from lockstate.words.commands import Algorithm
-from lockstate.words.results import (
+from lockstate.words.events import EventKind
+from lockstate.words.kinds import Algorithm, HoldKind
+from lockstate.words.views import (
     ElectionSummary,
-    EventKind,
     HighestToken,
     Holdings,
-    HoldKind,
     HoldView,
     NamespaceSummary,
     PrincipalRow,

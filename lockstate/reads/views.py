@@ -27,16 +27,15 @@ from lockstate.tables.records import (
 from lockstate.tables.state import State, claims_of_hold
 from lockstate.words import limits
 from lockstate.words.claims import FIRST_OF_LOCKS, Claims, ancestors, record_name
+from lockstate.words.events import Event, EventKind
 from lockstate.words.ids import NO_OWNER, HoldId, SessionId
+from lockstate.words.kinds import HoldKind
 from lockstate.words.modes import CONFLICTS, NAMED, UNIT, Mode, Scope, claim_of, is_intent, is_tree
-from lockstate.words.results import (
+from lockstate.words.views import (
     CellView,
     ElectionView,
-    Event,
-    EventKind,
     FenceView,
     HolderView,
-    HoldKind,
     HoldView,
     LockView,
     RevocationView,

@@ -13,9 +13,12 @@ from lockstate.rules.namespace_rules import check_endless, check_ttl
 from lockstate.tables.queues import can_go, is_free
 from lockstate.tables.records import Hold, RequestKey, each_lock
 from lockstate.words.claims import claims_of
-from lockstate.words.commands import AddLocks, Wanted
+from lockstate.words.commands.holds import AddLocks
+from lockstate.words.kinds import HoldKind
 from lockstate.words.modes import Mode, Scope
-from lockstate.words.results import HoldKind, Refused, Result
+from lockstate.words.refusals import Refused
+from lockstate.words.results import Result
+from lockstate.words.wanted import Wanted
 
 
 class Additions:

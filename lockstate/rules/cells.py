@@ -16,18 +16,11 @@ from lockstate.tables.cells import Cell, size_of
 from lockstate.tables.state import State
 from lockstate.words import limits
 from lockstate.words.cell_operations import CellOperation, GetOperation, PutOperation
-from lockstate.words.commands import DeleteCells, PutCell
+from lockstate.words.commands.cells import DeleteCells, PutCell
+from lockstate.words.events import CellEventKind
 from lockstate.words.ids import SessionId
-from lockstate.words.results import (
-    CellDone,
-    CellEventKind,
-    CellRead,
-    CellsDeleted,
-    CellWritten,
-    Reason,
-    Refused,
-    Result,
-)
+from lockstate.words.refusals import Reason, Refused
+from lockstate.words.results import CellDone, CellRead, CellsDeleted, CellWritten, Result
 
 
 def check_put(command: PutCell | PutOperation) -> Refused | None:

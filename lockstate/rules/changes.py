@@ -8,10 +8,11 @@ from lockstate.rules.holds import Holds
 from lockstate.tables.rare import changed
 from lockstate.tables.records import Hold, RequestKey, Ticket
 from lockstate.words import limits
-from lockstate.words.commands import Change, Wanted
+from lockstate.words.commands.holds import Change
 from lockstate.words.ids import attempt_of
 from lockstate.words.modes import Mode, Scope
-from lockstate.words.results import Refused
+from lockstate.words.refusals import Refused
+from lockstate.words.wanted import Wanted
 
 
 def check_change(holds: Holds, command: Change) -> Refused | None:

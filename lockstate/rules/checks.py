@@ -6,10 +6,11 @@ from lockstate.tables.records import Hold
 from lockstate.tables.state import State
 from lockstate.words import limits
 from lockstate.words.claims import ancestors
-from lockstate.words.commands import Acquire, AcquirePermits, Acquisition, Asking, Uncommon, Wanted
+from lockstate.words.commands.holds import Acquire, AcquirePermits, Acquisition
 from lockstate.words.limits import ID_CHARS_MAX, NAME_BYTES_MAX, TTL_MS_MAX, TTL_MS_MIN, WAIT_MS_MAX
 from lockstate.words.modes import Scope
-from lockstate.words.results import Reason, Refused
+from lockstate.words.refusals import Reason, Refused
+from lockstate.words.wanted import Asking, Uncommon, Wanted
 
 
 def check_acquire(command: Acquire) -> Refused | None:

@@ -10,8 +10,10 @@ from typing import Final
 from lockstate.rules.effects import Effects
 from lockstate.tables.records import PreferredLeader, RulesHold
 from lockstate.words import limits
-from lockstate.words.commands import ClusterAct, HoldRules, PreferLeader, RecordAct
-from lockstate.words.results import Done, EventKind, LeaderPreferred, Result, RulesHeld
+from lockstate.words.commands.admin import HoldRules, PreferLeader, RecordAct
+from lockstate.words.events import EventKind
+from lockstate.words.kinds import ClusterAct
+from lockstate.words.results import Done, LeaderPreferred, Result, RulesHeld
 
 _DONE: Final = Done()
 

@@ -12,9 +12,12 @@ from lockstate.rules.holds import LEASE_EXPIRED, Holds, refused_for
 from lockstate.tables.queues import can_go
 from lockstate.tables.records import Hold, RequestKey
 from lockstate.words.claims import claims_of
-from lockstate.words.commands import Convert, Wanted
+from lockstate.words.commands.holds import Convert
+from lockstate.words.kinds import HoldKind
 from lockstate.words.modes import is_down
-from lockstate.words.results import HoldKind, Refused, Result
+from lockstate.words.refusals import Refused
+from lockstate.words.results import Result
+from lockstate.words.wanted import Wanted
 
 
 class Conversions:

@@ -35,8 +35,8 @@ from lockstate.tables.wait_graph import Cycle, Pool, Wait, cycle, reduce
 from lockstate.words import limits
 from lockstate.words.claims import Claims, permits_of
 from lockstate.words.ids import HoldId
+from lockstate.words.kinds import HoldKind
 from lockstate.words.modes import CONFLICTING, CONFLICTS, UNIT, Claim, conflicting_among
-from lockstate.words.results import HoldKind
 
 _CHECKED_MAX = 64
 """Holds or tickets of a party that are looked through before a search; with more of them it begins at

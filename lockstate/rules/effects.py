@@ -22,21 +22,16 @@ from lockstate.tables.records import (
     permits_in,
 )
 from lockstate.tables.state import State
-from lockstate.words.commands import NamespaceSettings, Quota, RecordAct, Wanted
+from lockstate.words.commands.admin import RecordAct
+from lockstate.words.events import OF_CLUSTER, CellEvent, CellEventKind, Event, EventKind, Left
 from lockstate.words.ids import NO_OWNER, NO_SESSION
 from lockstate.words.kinds import HoldKind
 from lockstate.words.modes import Mode, Scope
-from lockstate.words.results import (
-    OF_CLUSTER,
-    CellEvent,
-    CellEventKind,
-    Event,
-    EventKind,
-    Granted,
-    Left,
-    Refused,
-    Settled,
-)
+from lockstate.words.outcomes import Settled
+from lockstate.words.refusals import Refused
+from lockstate.words.results import Granted
+from lockstate.words.settings import NamespaceSettings, Quota
+from lockstate.words.wanted import Wanted
 
 _NOT_AUDITED: Final = frozenset({EventKind.QUEUED, EventKind.LEFT})
 """Events that do not go into the audit."""

@@ -18,32 +18,32 @@ from lockstate.tables.state import State, claims_of_hold, weight_of
 from lockstate.words import limits
 from lockstate.words.cell_operations import EndOperation
 from lockstate.words.claims import record_name
-from lockstate.words.commands import (
+from lockstate.words.commands.cells import DeleteCells, TransactCells
+from lockstate.words.commands.entries import Cancel
+from lockstate.words.commands.holds import (
     Acquire,
     AcquirePermits,
     AcquireSeveral,
     Acquisition,
     AddLocks,
     Campaign,
-    Cancel,
-    CloseSession,
     Convert,
-    DeleteCells,
+    HandOver,
+    Release,
+)
+from lockstate.words.commands.overrides import (
     ForceCloseSession,
     ForceRelease,
     ForceWaits,
     ForgetRates,
     Freeze,
-    HandOver,
-    KeepAlive,
     LiftDelay,
-    Release,
-    ResizeSemaphore,
     Revoke,
     Thaw,
-    TransactCells,
     WithdrawRevocation,
 )
+from lockstate.words.commands.primitives import ResizeSemaphore
+from lockstate.words.commands.sessions import CloseSession, KeepAlive
 from lockstate.words.kinds import HoldKind
 from lockstate.words.modes import CONFLICTING, Claim, is_intent
 

@@ -8,10 +8,12 @@ from lockstate.tables.rare import changed
 from lockstate.tables.records import Hold, HoldOrTicket, RequestKey, Session, Ticket
 from lockstate.words import limits
 from lockstate.words.claims import claims_of, record_name
-from lockstate.words.commands import Campaign, IfHeld, Proclaim
+from lockstate.words.commands.holds import Campaign, Proclaim
 from lockstate.words.ids import OwnerName, attempt_of
+from lockstate.words.kinds import HoldKind, IfHeld
 from lockstate.words.modes import Mode
-from lockstate.words.results import HoldKind, Proclaimed, Refused, Result
+from lockstate.words.refusals import Refused
+from lockstate.words.results import Proclaimed, Result
 
 
 class Elections:

@@ -8,8 +8,10 @@ from lockstate.rules.holds import check_count
 from lockstate.tables import budget
 from lockstate.tables.state import State
 from lockstate.words import limits
-from lockstate.words.commands import AdvanceFence, ForgetFence
-from lockstate.words.results import FenceAdvanced, FenceForgotten, Reason, Refused, Result
+from lockstate.words.commands.overrides import ForgetFence
+from lockstate.words.commands.primitives import AdvanceFence
+from lockstate.words.refusals import Reason, Refused
+from lockstate.words.results import FenceAdvanced, FenceForgotten, Result
 
 
 def advance(state: State, command: AdvanceFence) -> Result:

@@ -6,7 +6,7 @@ full of limits has room.
 
 from lockstate.rules.effects import Effects
 from lockstate.words import limits
-from lockstate.words.commands import ForgetRates
+from lockstate.words.commands.overrides import ForgetRates
 from lockstate.words.results import RatesForgotten, Result
 
 

@@ -8,25 +8,18 @@ from lockstate.rules.plain_locks import PLAIN, PlainLocks
 from lockstate.tables import budget
 from lockstate.tables.records import RequestKey, Stream
 from lockstate.words import limits
-from lockstate.words.commands import (
-    Acquire,
-    EndWait,
-    MayBeCancelled,
-    MayWait,
-    Numbered,
-    Release,
-    ResumeStream,
-    TransactCells,
-)
+from lockstate.words.commands.cells import TransactCells
+from lockstate.words.commands.entries import MayBeCancelled
+from lockstate.words.commands.holds import Acquire, MayWait, Release
+from lockstate.words.commands.streams import EndWait, Numbered, ResumeStream
+from lockstate.words.events import Left
 from lockstate.words.ids import NO_SESSION, SessionId
+from lockstate.words.refusals import Reason, Refused
 from lockstate.words.results import (
     Done,
     FrameRefused,
-    Left,
     NumberedDone,
     Queued,
-    Reason,
-    Refused,
     Result,
     StreamFault,
     StreamResumed,

@@ -15,10 +15,12 @@ from lockstate.tables.records import FrozenPrefix
 from lockstate.tables.state import State
 from lockstate.words import limits
 from lockstate.words.claims import claims_of, record_name
-from lockstate.words.commands import Freeze, Thaw
+from lockstate.words.commands.overrides import Freeze, Thaw
+from lockstate.words.events import EventKind
 from lockstate.words.kinds import HoldKind
 from lockstate.words.modes import Mode, Scope
-from lockstate.words.results import EventKind, Frozen, Refused, Result, Thawed
+from lockstate.words.refusals import Refused
+from lockstate.words.results import Frozen, Result, Thawed
 
 _NOT_LOCKS: Final = (HoldKind.ELECTION, HoldKind.SEMAPHORE)
 """What waits below a prefix and has no claims of a tree by which it could be found."""

@@ -24,10 +24,14 @@ from lockstate.tables.records import Claimant, Hold, Plea, Session, Ticket, each
 from lockstate.tables.state import State, claims_of_hold
 from lockstate.words import limits
 from lockstate.words.claims import Claims
-from lockstate.words.commands import HandOver, Wanted
+from lockstate.words.commands.holds import HandOver
+from lockstate.words.events import EventKind
 from lockstate.words.ids import NO_ATTEMPT
+from lockstate.words.kinds import HoldKind
 from lockstate.words.modes import CONFLICTS, UNIT
-from lockstate.words.results import EventKind, HandedOver, HoldKind, Reason, Refused, Result
+from lockstate.words.refusals import Reason, Refused
+from lockstate.words.results import HandedOver, Result
+from lockstate.words.wanted import Wanted
 
 _NOT_ACQUIRED: Final = changed(None, depth=0)
 """What a session is handed: nobody is inside, so its first acquire takes it, whatever `if_held` says."""

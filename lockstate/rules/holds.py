@@ -98,31 +98,15 @@ from lockstate.tables.state import State, claims_of_hold
 from lockstate.tables.wait_graph import Cycle
 from lockstate.words import limits
 from lockstate.words.claims import Claims, claims_of, permits_of, semaphore_of, shown_name
-from lockstate.words.commands import (
-    ORDINARY,
-    Acquire,
-    Acquisition,
-    IfHeld,
-    Wanted,
-    WantedRate,
-)
+from lockstate.words.commands.holds import Acquire, Acquisition
+from lockstate.words.events import HELD_TOO_LONG, Event, EventKind, Left
 from lockstate.words.ids import NO_ATTEMPT, NO_OWNER, AttemptId, HoldId, OwnerName
+from lockstate.words.kinds import HoldKind, IfHeld
 from lockstate.words.modes import DRAWING, Mode
-from lockstate.words.results import (
-    HELD_TOO_LONG,
-    Event,
-    EventKind,
-    Granted,
-    GrantedSeveral,
-    HolderView,
-    HoldKind,
-    Left,
-    PermitsHeld,
-    Queued,
-    Reason,
-    Refused,
-    Released,
-)
+from lockstate.words.refusals import Reason, Refused
+from lockstate.words.results import Granted, GrantedSeveral, PermitsHeld, Queued, Released
+from lockstate.words.views import HolderView
+from lockstate.words.wanted import ORDINARY, Wanted, WantedRate
 
 SESSION_EXPIRED: Final = Refused(Reason.SESSION_EXPIRED, "the session has expired or never existed")
 LEASE_EXPIRED: Final = Refused(Reason.LEASE_EXPIRED, "the hold has ended or never existed")

@@ -13,17 +13,12 @@ from lockstate.rules.checks import invalid
 from lockstate.rules.holds import Holds
 from lockstate.tables.claim_table import Freed
 from lockstate.words import limits
-from lockstate.words.commands import ForceRelease, LiftDelay
+from lockstate.words.commands.overrides import ForceRelease, LiftDelay
+from lockstate.words.events import EventKind
 from lockstate.words.kinds import HoldKind
-from lockstate.words.results import (
-    DelaysLifted,
-    EventKind,
-    ForceReleased,
-    HolderView,
-    Reason,
-    Refused,
-    Result,
-)
+from lockstate.words.refusals import Reason, Refused
+from lockstate.words.results import DelaysLifted, ForceReleased, Result
+from lockstate.words.views import HolderView
 
 
 class Kinds:

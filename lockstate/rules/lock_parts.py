@@ -29,19 +29,15 @@ from lockstate.words.cell_operations import (
     TakeOperation,
 )
 from lockstate.words.claims import Claims, claims_of_one
-from lockstate.words.commands import Acquire, Renew, TransactCells, Uncommon
+from lockstate.words.commands.cells import TransactCells
+from lockstate.words.commands.holds import Acquire, Renew
+from lockstate.words.events import EventKind
 from lockstate.words.ids import NO_HOLD, AttemptId, HoldId, OwnerName
 from lockstate.words.kinds import HoldKind
 from lockstate.words.modes import CONFLICTS, Mode
-from lockstate.words.results import (
-    RELEASED,
-    EventKind,
-    LockDone,
-    LockTaken,
-    Refused,
-    Renewed,
-    Result,
-)
+from lockstate.words.refusals import Refused
+from lockstate.words.results import RELEASED, LockDone, LockTaken, Renewed, Result
+from lockstate.words.wanted import Uncommon
 
 LOCK_OPERATIONS: Final[frozenset[type]] = frozenset(get_args(LockOperation))
 """The classes of these: to look one up takes a tenth of what it takes to ask what it is not."""

@@ -10,18 +10,14 @@ from lockstate.tables.queues import can_go, is_free
 from lockstate.tables.rare import Rare
 from lockstate.tables.records import Hold, HoldOrTicket, RequestKey, Ticket, each_lock
 from lockstate.words.claims import Claims, claims_of, claims_of_one
-from lockstate.words.commands import Acquire, Release, Wanted
+from lockstate.words.commands.holds import Acquire, Release
+from lockstate.words.events import EventKind
 from lockstate.words.ids import OwnerName, attempt_of
+from lockstate.words.kinds import HoldKind
 from lockstate.words.modes import CONFLICTS, Scope
-from lockstate.words.results import (
-    RELEASED,
-    EventKind,
-    HoldKind,
-    Reason,
-    Refused,
-    Released,
-    Result,
-)
+from lockstate.words.refusals import Reason, Refused
+from lockstate.words.results import RELEASED, Released, Result
+from lockstate.words.wanted import Wanted
 
 _BY_CLIENT: Final = EventKind.RELEASED
 """The event of a hold that its client ends."""

@@ -15,28 +15,14 @@ from lockstate.tables.namespaces import Counted, Namespace
 from lockstate.tables.records import Hold, names_of
 from lockstate.tables.state import State
 from lockstate.words import limits
-from lockstate.words.commands import (
-    PRIORITY_DEFAULT,
-    Acquire,
-    AcquirePermits,
-    AcquireSeveral,
-    Acquisition,
-    Asking,
-    Campaign,
-    IfHeld,
-    NamespaceSettings,
-    SetNamespace,
-    Uncommon,
-)
-from lockstate.words.results import (
-    EventKind,
-    HoldKind,
-    NamespaceSet,
-    Reason,
-    Refused,
-    RefusedInNamespace,
-    Result,
-)
+from lockstate.words.commands.admin import SetNamespace
+from lockstate.words.commands.holds import Acquire, AcquirePermits, AcquireSeveral, Acquisition, Campaign
+from lockstate.words.events import EventKind
+from lockstate.words.kinds import HoldKind, IfHeld
+from lockstate.words.refusals import Reason, Refused, RefusedInNamespace
+from lockstate.words.results import NamespaceSet, Result
+from lockstate.words.settings import NamespaceSettings
+from lockstate.words.wanted import PRIORITY_DEFAULT, Asking, Uncommon
 
 _SET: Final = NamespaceSet()
 

@@ -15,18 +15,16 @@ from lockstate.rules.effects import Effects
 from lockstate.rules.holds import LEASE_EXPIRED, SESSION_EXPIRED, check_count
 from lockstate.tables.principals import EVERYBODY, NOBODY
 from lockstate.words import limits
-from lockstate.words.commands import (
-    Acquisition,
-    Command,
-    Numbered,
-    OfSomebody,
-    OnBehalf,
-    OpenSession,
-    Quota,
-    SetQuota,
-)
+from lockstate.words.commands.admin import SetQuota
+from lockstate.words.commands.entries import Command, OfSomebody, OnBehalf
+from lockstate.words.commands.holds import Acquisition
+from lockstate.words.commands.sessions import OpenSession
+from lockstate.words.commands.streams import Numbered
+from lockstate.words.events import EventKind
 from lockstate.words.ids import NO_SESSION
-from lockstate.words.results import EventKind, QuotaSet, Refused, Result
+from lockstate.words.refusals import Refused
+from lockstate.words.results import QuotaSet, Result
+from lockstate.words.settings import Quota
 
 _ACQUISITIONS: Final = frozenset(get_args(Acquisition))
 _OF_A_HOLD: Final = frozenset(

@@ -18,11 +18,13 @@ from lockstate.tables.records import NOTHING, Hold, Lock, RequestKey, Session
 from lockstate.tables.state import State
 from lockstate.words import limits
 from lockstate.words.claims import claims_of_one
-from lockstate.words.commands import Acquire, Release, ReleaseByValue, Uncommon
+from lockstate.words.commands.holds import Acquire, Release, ReleaseByValue
 from lockstate.words.ids import NO_SESSION, SessionId
+from lockstate.words.kinds import HoldKind
 from lockstate.words.limits import ID_CHARS_MAX, OWNER_BYTES_MAX, TTL_MS_MAX, TTL_MS_MIN, WAIT_MS_MAX
 from lockstate.words.modes import UNIT, Mode, Scope, intent_of
-from lockstate.words.results import RELEASED, Granted, HoldKind, Result
+from lockstate.words.results import RELEASED, Granted, Result
+from lockstate.words.wanted import Uncommon
 
 _EXCLUSIVE: Final = Mode.EXCLUSIVE
 _NODE: Final = Scope.NODE

@@ -38,18 +38,12 @@ from lockstate.tables import budget
 from lockstate.tables.pleas import key_of
 from lockstate.tables.records import Ask, Hold, Plea, Ticket
 from lockstate.words import limits
-from lockstate.words.commands import PutOff, Revoke, WithdrawRevocation
-from lockstate.words.results import (
-    HELD_TOO_LONG,
-    EventKind,
-    PutOffTo,
-    Reason,
-    Refused,
-    Result,
-    RevocationsWithdrawn,
-    Revoked,
-    RevokedView,
-)
+from lockstate.words.commands.holds import PutOff
+from lockstate.words.commands.overrides import Revoke, WithdrawRevocation
+from lockstate.words.events import HELD_TOO_LONG, EventKind
+from lockstate.words.refusals import Reason, Refused
+from lockstate.words.results import PutOffTo, Result, RevocationsWithdrawn, Revoked
+from lockstate.words.views import RevokedView
 
 ASKED_BY_A_WAIT: Final = "a wait needs it"
 """The reason of what a wait asks by itself."""

@@ -13,8 +13,12 @@ from lockstate.tables.rates import RateKey, Taker
 from lockstate.tables.records import RequestKey
 from lockstate.tables.state import State
 from lockstate.words import limits
-from lockstate.words.commands import Algorithm, RateSettings, TakeRate, WantedRate
-from lockstate.words.results import RateTaken, RateUsed, Reason, Refused, RefusedInNamespace, Result
+from lockstate.words.commands.primitives import TakeRate
+from lockstate.words.kinds import Algorithm
+from lockstate.words.refusals import Reason, Refused, RefusedInNamespace
+from lockstate.words.results import RateTaken, RateUsed, Result
+from lockstate.words.settings import RateSettings
+from lockstate.words.wanted import WantedRate
 
 RETRY_MS: Final = 1000
 """Milliseconds after which to ask again if a table is full."""

@@ -14,7 +14,8 @@ from lockstate.rules.effects import Effects
 from lockstate.rules.holds import Holds
 from lockstate.tables.claim_table import Freed
 from lockstate.tables.records import Session
-from lockstate.words.results import EventKind, Left, Reason, Refused
+from lockstate.words.events import EventKind, Left
+from lockstate.words.refusals import Reason, Refused
 
 TOKENS_SKIPPED: Final = 1 << 32
 """How far tokens go on above the newest that is known. At 100,000 grants a second the old cluster would have

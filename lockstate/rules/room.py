@@ -12,18 +12,12 @@ from lockstate.tables.principals import NOBODY, lease_id_of
 from lockstate.tables.records import each_lock
 from lockstate.tables.requests import key_of
 from lockstate.words.claims import record_name
-from lockstate.words.commands import (
-    Acquire,
-    Acquisition,
-    AddLocks,
-    Campaign,
-    Command,
-    OpenSession,
-    PutCell,
-    TransactCells,
-)
+from lockstate.words.commands.cells import PutCell, TransactCells
+from lockstate.words.commands.entries import Command
+from lockstate.words.commands.holds import Acquire, Acquisition, AddLocks, Campaign
+from lockstate.words.commands.sessions import OpenSession
 from lockstate.words.kinds import HoldKind
-from lockstate.words.results import Reason, Refused
+from lockstate.words.refusals import Reason, Refused
 
 _NO_ROOM: Final = (Reason.OVERLOADED, Reason.QUOTA_EXCEEDED)
 _ACQUISITIONS: Final = frozenset(get_args(Acquisition))

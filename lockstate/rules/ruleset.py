@@ -28,7 +28,7 @@ from lockstate.rules.values import Values
 from lockstate.rules.waits import Waits
 from lockstate.tables.records import RequestKey
 from lockstate.tables.state import State
-from lockstate.words.commands import OnBehalf
+from lockstate.words.commands.entries import OnBehalf
 from lockstate.words.results import Done, Result
 
 Act = Callable[..., Result]

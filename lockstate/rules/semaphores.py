@@ -13,10 +13,14 @@ from lockstate.tables.rare import Rare
 from lockstate.tables.records import Hold, HoldOrTicket, RequestKey, Semaphore, Ticket, permits_in, precedence
 from lockstate.words import limits
 from lockstate.words.claims import permits_of
-from lockstate.words.commands import AcquirePermits, ResizeSemaphore
+from lockstate.words.commands.holds import AcquirePermits
+from lockstate.words.commands.primitives import ResizeSemaphore
+from lockstate.words.events import Left
 from lockstate.words.ids import OwnerName, attempt_of
+from lockstate.words.kinds import HoldKind
 from lockstate.words.modes import Mode
-from lockstate.words.results import HoldKind, Left, Reason, Refused, Resized, Result
+from lockstate.words.refusals import Reason, Refused
+from lockstate.words.results import Resized, Result
 
 NO_LIMIT: Final = Refused(Reason.LIMIT_MISMATCH, "limit: is required, because nobody uses the semaphore yet")
 

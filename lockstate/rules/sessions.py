@@ -18,28 +18,14 @@ from lockstate.tables.rates import Place
 from lockstate.tables.records import Ask, Delay, FrozenPrefix, Hold, Plea, Session, Ticket, names_of
 from lockstate.tables.state import weight_of
 from lockstate.words import limits
-from lockstate.words.commands import (
-    CloseSession,
-    ForceCloseSession,
-    KeepAlive,
-    OpenSession,
-    Renew,
-)
+from lockstate.words.commands.holds import Renew
+from lockstate.words.commands.overrides import ForceCloseSession
+from lockstate.words.commands.sessions import CloseSession, KeepAlive, OpenSession
+from lockstate.words.events import CellEventKind, EventKind, Left
 from lockstate.words.ids import OwnerName
-from lockstate.words.results import (
-    CellEventKind,
-    EventKind,
-    Left,
-    Reason,
-    Refused,
-    Renewed,
-    Result,
-    RevokedView,
-    SessionClosed,
-    SessionForced,
-    SessionKept,
-    SessionOpened,
-)
+from lockstate.words.refusals import Reason, Refused
+from lockstate.words.results import Renewed, Result, SessionClosed, SessionForced, SessionKept, SessionOpened
+from lockstate.words.views import RevokedView
 
 _TOLD: Final = {
     EventKind.EXPIRED: EventKind.SESSION_EXPIRED,

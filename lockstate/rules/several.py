@@ -35,9 +35,11 @@ from lockstate.tables.records import (
 )
 from lockstate.words import limits
 from lockstate.words.claims import Claims, claims_of
-from lockstate.words.commands import AcquireSeveral, Uncommon, WantedPermits, WantedRate
+from lockstate.words.commands.holds import AcquireSeveral
 from lockstate.words.ids import OwnerName, attempt_of
-from lockstate.words.results import Refused, Result
+from lockstate.words.refusals import Refused
+from lockstate.words.results import Result
+from lockstate.words.wanted import Uncommon, WantedPermits, WantedRate
 
 
 class Several:

@@ -31,8 +31,9 @@ from lockstate.words.cell_operations import (
     Relation,
     TakeOperation,
 )
-from lockstate.words.commands import TransactCells
-from lockstate.words.results import CellDone, LockDone, LockTaken, Refused, Renewed, Result, Transacted
+from lockstate.words.commands.cells import TransactCells
+from lockstate.words.refusals import Refused
+from lockstate.words.results import CellDone, LockDone, LockTaken, Renewed, Result, Transacted
 
 _VALUE: Final = CellField.VALUE
 _EQUAL, _NOT_EQUAL, _LESS = Relation.EQUAL, Relation.NOT_EQUAL, Relation.LESS

@@ -18,18 +18,11 @@ from lockstate.tables.rare import Rare, changed
 from lockstate.tables.records import Hold
 from lockstate.tables.state import State
 from lockstate.words import limits
-from lockstate.words.commands import (
-    ORDINARY,
-    Acquisition,
-    Campaign,
-    IfHeld,
-    Release,
-    ReleaseByValue,
-    Renew,
-    RenewByValue,
-    Uncommon,
-)
-from lockstate.words.results import Reason, Refused, Result
+from lockstate.words.commands.holds import Acquisition, Campaign, Release, ReleaseByValue, Renew, RenewByValue
+from lockstate.words.kinds import IfHeld
+from lockstate.words.refusals import Reason, Refused
+from lockstate.words.results import Result
+from lockstate.words.wanted import ORDINARY, Uncommon
 
 NOBODY: Final = Refused(Reason.NOT_HOLDER, "nobody holds it with this value")
 

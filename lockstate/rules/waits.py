@@ -9,18 +9,12 @@ from lockstate.tables.claim_table import Freed
 from lockstate.tables.records import NOTHING, Ticket
 from lockstate.tables.state import weight_of
 from lockstate.words import limits
-from lockstate.words.commands import AbandonWaits, Cancel, ForceWaits
+from lockstate.words.commands.entries import AbandonWaits, Cancel
+from lockstate.words.commands.overrides import ForceWaits
+from lockstate.words.events import EventKind, Left
 from lockstate.words.ids import NO_HOLD, HoldId
-from lockstate.words.results import (
-    Cancelled,
-    EventKind,
-    Left,
-    Reason,
-    Refused,
-    Result,
-    WaitsAbandoned,
-    WaitsForced,
-)
+from lockstate.words.refusals import Reason, Refused
+from lockstate.words.results import Cancelled, Result, WaitsAbandoned, WaitsForced
 
 
 class Waits:

@@ -38,9 +38,9 @@ from lockstate.tables.records import (
 from lockstate.tables.requests import Remembered
 from lockstate.tables.state import Origin, State
 from lockstate.words import limits
-from lockstate.words.commands import Quota
+from lockstate.words.events import Event
 from lockstate.words.ids import OwnerName, SessionId
-from lockstate.words.results import Event
+from lockstate.words.settings import Quota
 from lockstate.words.versions import (
     GROUP,
     GROUPS_COUNT,

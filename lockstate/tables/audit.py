@@ -26,7 +26,7 @@ import msgspec
 from lockstate.tables.audit_record import AuditEvent, shown
 from lockstate.tables.happened import NewestEvents
 from lockstate.words import limits
-from lockstate.words.results import OF_OPERATORS, Event, EventKind
+from lockstate.words.events import OF_OPERATORS, Event, EventKind
 
 LINKS_MAX: Final = 8
 """Records that one entry links: of a few commands it links all, of hundreds of them a small part."""

@@ -8,8 +8,9 @@ from typing import Final
 import msgspec
 
 from lockstate.tables.owners import shown_owner
+from lockstate.words.events import OF_NODES, OF_SETTINGS, Event, EventKind
+from lockstate.words.kinds import HoldKind
 from lockstate.words.modes import Mode, Scope
-from lockstate.words.results import OF_NODES, OF_SETTINGS, Event, EventKind, HoldKind
 
 Unset = msgspec.UnsetType
 UNSET = msgspec.UNSET

@@ -17,7 +17,7 @@ from lockstate.tables import marks
 from lockstate.tables.ledger import NO_ROOM, NOTED_MAX, mark_of_session
 from lockstate.tables.state import State
 from lockstate.words import limits
-from lockstate.words.results import Reason, Refused
+from lockstate.words.refusals import Reason, Refused
 
 RETRY_MS: Final = 1000
 """Milliseconds after which to ask again for something there was no room for."""

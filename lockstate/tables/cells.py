@@ -13,7 +13,7 @@ from lockstate.tables.ledger import Ledger
 from lockstate.tables.records import NOTHING
 from lockstate.tables.sorted_runs import SortedRuns
 from lockstate.words.cell_operations import PutOperation
-from lockstate.words.commands import PutCell
+from lockstate.words.commands.cells import PutCell
 from lockstate.words.ids import SessionId
 
 _YOUNG_MAX: Final = 1024

@@ -13,8 +13,8 @@ from typing import Any, Final, overload
 import msgspec
 
 from lockstate.tables.records import Hold
+from lockstate.words.events import Event, EventKind
 from lockstate.words.modes import Mode
-from lockstate.words.results import Event, EventKind
 
 _EXCLUSIVE: Final = Mode.EXCLUSIVE
 _GRANTED: Final = EventKind.GRANTED

@@ -25,8 +25,9 @@ from lockstate.tables.ledger import Ledger
 from lockstate.tables.principals import bytes_of_names, bytes_of_one, bytes_of_texts, bytes_said
 from lockstate.tables.records import Hold, Ticket, names_of
 from lockstate.words.cell_operations import PutOperation
-from lockstate.words.commands import NamespaceSettings, PutCell
-from lockstate.words.results import Reason, Refused, RefusedInNamespace
+from lockstate.words.commands.cells import PutCell
+from lockstate.words.refusals import Reason, Refused, RefusedInNamespace
+from lockstate.words.settings import NamespaceSettings
 
 RETRY_MS: Final = 1000
 """Milliseconds after which to ask again for what a quota has refused."""

@@ -4,9 +4,9 @@ import hashlib
 from typing import Final
 
 from lockstate.tables.records import Claimant, Session, Ticket
-from lockstate.words.commands import Wanted
 from lockstate.words.ids import NO_HOLD, HoldId, OwnerName, SessionId
-from lockstate.words.results import HoldKind
+from lockstate.words.kinds import HoldKind
+from lockstate.words.wanted import Wanted
 
 Party = tuple[str, str]
 """One that can wait for others: an owner within a session. A hold or ticket with a lease of its own is a

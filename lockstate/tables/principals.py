@@ -19,8 +19,8 @@ import msgspec
 from lockstate.tables import marks
 from lockstate.tables.ledger import Ledger
 from lockstate.tables.records import Claimant, Hold, Session, Ticket, names_of
-from lockstate.words.commands import Quota
-from lockstate.words.results import QuotaExceeded, Reason, Refused
+from lockstate.words.refusals import QuotaExceeded, Reason, Refused
+from lockstate.words.settings import Quota
 
 NOBODY: Final = ""
 """In the place of a principal: of what nodes without principals have made."""

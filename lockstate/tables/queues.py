@@ -28,6 +28,7 @@ from lockstate.tables.state import State, claims_of_hold
 from lockstate.words import limits
 from lockstate.words.claims import Claims, semaphore_of
 from lockstate.words.ids import HoldId
+from lockstate.words.kinds import HoldKind
 from lockstate.words.modes import (
     CLAIMS,
     CONFLICTING,
@@ -44,7 +45,6 @@ from lockstate.words.modes import (
     is_intent,
     is_tree,
 )
-from lockstate.words.results import HoldKind
 
 
 def is_free(state: State, claims: Claims) -> bool:

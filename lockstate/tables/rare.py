@@ -10,8 +10,9 @@ from typing import Annotated, Any, Final, TypeAlias
 import msgspec
 
 from lockstate.words import limits
-from lockstate.words.commands import PRIORITY_DEFAULT, Asking, IfHeld, WantedPermits, WantedRate
 from lockstate.words.ids import AttemptId
+from lockstate.words.kinds import IfHeld
+from lockstate.words.wanted import PRIORITY_DEFAULT, Asking, WantedPermits, WantedRate
 
 Others: TypeAlias = tuple[tuple[AttemptId, str], ...]
 """Attempts, each with the node process that keeps the connection of its client; the newest is the last."""

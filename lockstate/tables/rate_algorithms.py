@@ -15,7 +15,7 @@ import msgspec
 
 from lockstate.tables.deadlines import Timed
 from lockstate.words import limits
-from lockstate.words.commands import Algorithm
+from lockstate.words.kinds import Algorithm
 
 _NEVER: Final = -(1 << 63)
 """Milliseconds of cluster time before all others: the moment of the first row of a log."""

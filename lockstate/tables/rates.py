@@ -31,8 +31,8 @@ from lockstate.tables.rate_algorithms import (
 from lockstate.tables.record_index import RecordIndex
 from lockstate.tables.records import RequestKey
 from lockstate.words import limits
-from lockstate.words.commands import Algorithm
 from lockstate.words.ids import NO_ATTEMPT, AttemptId
+from lockstate.words.kinds import Algorithm
 
 RateRow = FixedWindow | SlidingRow | Gcra
 """A rate limit as it is stored."""

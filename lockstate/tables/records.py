@@ -15,10 +15,11 @@ import msgspec
 from lockstate.tables.deadlines import Lease, Timed
 from lockstate.tables.rare import PLAIN, Rare, of_hold
 from lockstate.words import limits
-from lockstate.words.commands import PRIORITY_DEFAULT, Wanted
 from lockstate.words.ids import NO_HOLD, AttemptId, HoldId, OwnerName, SessionId
+from lockstate.words.kinds import HoldKind
 from lockstate.words.modes import CLAIMS_END, Claim, Counts, Mode, Scope, is_intent
-from lockstate.words.results import HoldKind, Result
+from lockstate.words.results import Result
+from lockstate.words.wanted import PRIORITY_DEFAULT, Wanted
 
 RequestKey = tuple[str, str | int]
 """Scope and request id of a remembered request; or a session, and the number that it gave to a command."""

@@ -11,16 +11,8 @@ from lockstate.tables.ledger import Ledger
 from lockstate.tables.records import RequestKey
 from lockstate.words import limits
 from lockstate.words.ids import NO_HOLD, HoldId
-from lockstate.words.results import (
-    CellRead,
-    Granted,
-    GrantedSeveral,
-    Queued,
-    RateTaken,
-    Refused,
-    Result,
-    Transacted,
-)
+from lockstate.words.refusals import Refused
+from lockstate.words.results import CellRead, Granted, GrantedSeveral, Queued, RateTaken, Result, Transacted
 
 _mark_of = marks.of_content
 

@@ -42,6 +42,7 @@ from lockstate.tables.streams import Streams
 from lockstate.words import limits
 from lockstate.words.claims import Claims, claims_of, claims_of_one, parent, permits_of, record_name
 from lockstate.words.ids import NO_HOLD, HoldId, SessionId
+from lockstate.words.kinds import HoldKind
 from lockstate.words.modes import (
     CONFLICTS,
     UNIT,
@@ -50,7 +51,7 @@ from lockstate.words.modes import (
     Scope,
     is_intent,
 )
-from lockstate.words.results import HoldKind, Result
+from lockstate.words.results import Result
 from lockstate.words.versions import RULES_FIRST
 
 _LOCK: Final = HoldKind.LOCK

@@ -15,7 +15,8 @@ from lockstate.tables.ledger import Ledger, mark_of_stream
 from lockstate.tables.records import Kept, RequestKey, Stream, encoded_bytes
 from lockstate.tables.requests import brief
 from lockstate.words.ids import HoldId, SessionId
-from lockstate.words.results import Queued, Refused, Result, Transacted
+from lockstate.words.refusals import Refused
+from lockstate.words.results import Queued, Result, Transacted
 
 _LONG: Final = frozenset({Refused, Transacted})
 """The classes of outcomes of which less is kept than was told."""

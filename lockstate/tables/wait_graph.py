@@ -13,7 +13,8 @@ from lockstate.tables.owners import own_id, shown_owner
 from lockstate.tables.records import Ticket
 from lockstate.words.claims import semaphore_of, shown_name
 from lockstate.words.ids import HoldId
-from lockstate.words.results import CycleView, HoldKind
+from lockstate.words.kinds import HoldKind
+from lockstate.words.refusals import CycleView
 
 
 class Cycle(msgspec.Struct, frozen=True):

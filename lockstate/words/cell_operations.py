@@ -2,9 +2,8 @@
 
 import enum
 
-import msgspec
-
 from lockstate.words.ids import NO_HOLD, NO_OWNER, NO_SESSION, HoldId, OwnerName, SessionId
+from lockstate.words.shape import Array
 
 
 class CellField(enum.StrEnum):
@@ -29,7 +28,7 @@ class Relation(enum.StrEnum):
     __hash__ = str.__hash__
 
 
-class _Part(msgspec.Struct, frozen=True, array_like=True, gc=False):
+class _Part(Array, frozen=True):
     """Base of the parts."""
 
 

@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 from typing import Final
 
-from lockstate.words.commands import Wanted
+from lockstate.words.kinds import HoldKind
 from lockstate.words.modes import Claim, Mode, Scope, claim_of, intent_of
-from lockstate.words.results import HoldKind
+from lockstate.words.wanted import Wanted
 
 _LOCK: Final = HoldKind.LOCK
 _NODE: Final = Scope.NODE

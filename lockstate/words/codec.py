@@ -20,7 +20,7 @@ from typing import Any, Final, Union, get_args
 
 import msgspec
 
-from lockstate.words.commands import AdvanceVersion, Batch, Command, Entry, Undecodable
+from lockstate.words.commands.entries import AdvanceVersion, Batch, Command, Entry, Undecodable
 from lockstate.words.versions import ENTRY_FORMATS, RULES, RULES_FIRST, too_new
 
 FORMAT_NEWEST: Final = max(ENTRY_FORMATS)

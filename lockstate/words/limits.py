@@ -4,7 +4,7 @@ The bounds are part of the replicated behaviour: all nodes of a cluster must agr
 constants, not configuration.
 """
 
-from lockstate.words.results import Reason, Refused
+from lockstate.words.refusals import Reason, Refused
 
 NAME_BYTES_MAX = 512
 """Bytes of a name: enough for a path of any sane depth, few enough for a URL and a log line."""

@@ -31,7 +31,8 @@ from lockapi.requests.locks import (
 from lockstate.machine import LockMachine
 from lockstate.words.ids import HoldId
 from lockstate.words.kinds import HoldKind
-from lockstate.words.results import Granted, HoldView, Released, Renewed
+from lockstate.words.results import Granted, Released, Renewed
+from lockstate.words.views import HoldView
 from redis_api.keys import cell_values, known_scripts
 from redis_api.keys.overlay import Overlay, lasting_ms
 from redis_api.keys.transact import transact

@@ -12,7 +12,8 @@ from holdfast.token_lines import Right
 from lockapi import rights_needed
 from lockapi.problems import refusal
 from lockapi.requests.primitives import even_rate
-from lockstate.words.results import RateTaken, Refused
+from lockstate.words.refusals import Refused
+from lockstate.words.results import RateTaken
 from redis_api.commands import holds
 from redis_api.protocol.arguments import integer
 from redis_api.protocol.errors import CommandRefused, wrong_arity

@@ -34,7 +34,7 @@ from lockstate.words.cell_operations import (
     TakeOperation,
 )
 from lockstate.words.ids import NO_HOLD, HoldId
-from lockstate.words.results import CellView, HoldView
+from lockstate.words.views import CellView, HoldView
 from redis_api.keys import cell_values
 from redis_api.keys.cell_values import Value
 from redis_api.protocol import spelled

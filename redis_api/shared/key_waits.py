@@ -12,7 +12,7 @@ from typing import Final
 
 from cluster.errors import Overloaded, ShuttingDown
 from cluster.observing.event_log import EventLog, EventsCompacted, Position, revision_of
-from lockstate.words.results import CellEventKind
+from lockstate.words.events import CellEventKind
 
 WAITERS_COUNT_MAX: Final = 10_000
 """Clients that wait on one node."""

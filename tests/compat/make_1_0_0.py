@@ -35,30 +35,19 @@ from lockstate.words.cell_operations import (
     TakeOperation,
 )
 from lockstate.words.codec import encode_command, encode_entry
-from lockstate.words.commands import (
-    Acquire,
-    AcquirePermits,
-    AdvanceFence,
-    Algorithm,
-    Asking,
-    Command,
-    Freeze,
-    HoldRules,
-    NamespaceSettings,
-    OnBehalf,
-    OpenSession,
-    PreferLeader,
-    PutCell,
-    Release,
-    Revoke,
-    SetNamespace,
-    TakeRate,
-    TransactCells,
-    Uncommon,
-)
+from lockstate.words.commands.admin import HoldRules, PreferLeader, SetNamespace
+from lockstate.words.commands.cells import PutCell, TransactCells
+from lockstate.words.commands.entries import Command, OnBehalf
+from lockstate.words.commands.holds import Acquire, AcquirePermits, Release
+from lockstate.words.commands.overrides import Freeze, Revoke
+from lockstate.words.commands.primitives import AdvanceFence, TakeRate
+from lockstate.words.commands.sessions import OpenSession
 from lockstate.words.ids import NO_SESSION, AttemptId, HoldId, OwnerName, SessionId
+from lockstate.words.kinds import Algorithm
 from lockstate.words.modes import Mode
-from lockstate.words.results import Outcome
+from lockstate.words.outcomes import Outcome
+from lockstate.words.settings import NamespaceSettings
+from lockstate.words.wanted import Asking, Uncommon
 from tests.compat.values import plain
 from tests.property.machine_with_model import MachineWithModel
 from tests.support.vocabulary import VOCABULARY

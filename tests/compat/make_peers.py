@@ -20,7 +20,7 @@ from cluster.node import Node
 from cluster.peers import handshake
 from cluster.peers.handshake import Challenge, HandshakeState, Hello, Objection, Particulars
 from cluster.peers.link import FrameKind, Link
-from lockstate.words.commands import Acquire
+from lockstate.words.commands.holds import Acquire
 from lockstate.words.ids import AttemptId, HoldId
 from lockstate.words.modes import Mode
 from tests.unit.cluster.peers.test_links import free_address

@@ -26,7 +26,7 @@ from lockstate.stored import snapshot
 from lockstate.tables import fingerprint
 from lockstate.words import codec
 from lockstate.words.cell_operations import Operation
-from lockstate.words.commands import TransactCells
+from lockstate.words.commands.cells import TransactCells
 from lockstate.words.results import Transacted
 from tests.compat.values import plain
 from tests.support.vocabulary import VOCABULARY

@@ -9,7 +9,7 @@ from pysyncobj import FAIL_REASON
 from cluster.commands import patience
 from cluster.commands.encoded_command import encode
 from cluster.commands.outbox import Answer
-from lockstate.words.commands import KeepAlive
+from lockstate.words.commands.sessions import KeepAlive
 from lockstate.words.ids import SessionId
 from lockstate.words.results import Granted
 from tests.hazards.bare_library import bare_cluster

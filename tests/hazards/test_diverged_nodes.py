@@ -10,7 +10,7 @@ import pytest
 from cluster.errors import ClusterError, LogDiverged, NoLeader, StateDamaged, StateDiverged
 from cluster.observing.troubles import troubles
 from lockstate.words import codec
-from lockstate.words.commands import Acquire
+from lockstate.words.commands.holds import Acquire
 from lockstate.words.results import Granted
 from tests.hazards.virtual_cluster import Cluster
 from tests.hazards.whole_nodes import Clients, whole_cluster

@@ -10,7 +10,7 @@ import pytest
 from cluster.commands.outbox import Answer
 from cluster.consensus import compaction
 from cluster.errors import Overloaded
-from lockstate.words.commands import Acquire, Release
+from lockstate.words.commands.holds import Acquire, Release
 from lockstate.words.ids import AttemptId, HoldId
 from lockstate.words.modes import Mode
 from lockstate.words.results import Granted, Released

@@ -23,7 +23,8 @@ from cluster.node import Node
 from cluster.peers.cuts import Cut
 from cluster.peers.link import FrameKind
 from lockstate.words import codec
-from lockstate.words.commands import Acquire, ForceRelease
+from lockstate.words.commands.holds import Acquire
+from lockstate.words.commands.overrides import ForceRelease
 from lockstate.words.ids import AttemptId, HoldId, OwnerName
 from lockstate.words.modes import Mode
 from lockstate.words.results import Granted

@@ -24,7 +24,7 @@ from cluster.storage.snapshot_format import Snapshot, write_snapshot
 from lockstate.machine import LockMachine
 from lockstate.stored import snapshot
 from lockstate.words import codec
-from lockstate.words.commands import Acquire
+from lockstate.words.commands.holds import Acquire
 from lockstate.words.ids import AttemptId, HoldId
 from lockstate.words.modes import Mode
 from lockstate.words.results import Granted

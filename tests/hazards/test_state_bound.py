@@ -8,9 +8,10 @@ from cluster import config
 from lockstate import invariants
 from lockstate.stored import snapshot
 from lockstate.words import limits
-from lockstate.words.commands import Release
+from lockstate.words.commands.holds import Release
 from lockstate.words.ids import HoldId
-from lockstate.words.results import Granted, Reason, Refused, Released
+from lockstate.words.refusals import Reason, Refused
+from lockstate.words.results import Granted, Released
 from tests.hazards.virtual_cluster import Cluster
 from tests.hazards.whole_nodes import Clients, WholeNode, whole_cluster
 

@@ -30,7 +30,7 @@ from cluster.storage.data_directory import DataDir
 from cluster.storage.forked_child import Child
 from cluster.storage.snapshot_store import SnapshotStore
 from lockstate.machine import LockMachine
-from lockstate.words.commands import Acquire
+from lockstate.words.commands.holds import Acquire
 from lockstate.words.ids import AttemptId, HoldId, OwnerName
 from lockstate.words.modes import Mode
 from tests.hazards.virtual_cluster import Cluster, Network

@@ -114,9 +114,9 @@ ROOMS = {
         (
             "cluster.build", "cluster.errors", "cluster.observing", "holdfast.token_lines",
             "holdfast.wire", "http_api.server", "lockapi", "lockstate.machine", "lockstate.reads.freezes",
-            "lockstate.reads.listings",
-            "lockstate.words.ids", "lockstate.words.kinds", "lockstate.words.limits",
-            "lockstate.words.results",
+            "lockstate.reads.listings", "lockstate.words.events", "lockstate.words.ids",
+            "lockstate.words.kinds", "lockstate.words.limits", "lockstate.words.refusals",
+            "lockstate.words.results", "lockstate.words.views",
         ),
         "only holdfast.wire is shared with the SDK; lockapi/requests makes commands, its gateway.py submits",
     ),
@@ -137,15 +137,15 @@ ROOMS = {
     "redis_api/shared": Room(
         (
             "cluster.errors", "cluster.observing.event_log", "holdfast.token_lines", "lockapi",
-            "lockstate.words.ids", "lockstate.words.results", "redis_api.lua", "redis_api.protocol",
+            "lockstate.words.events", "lockstate.words.ids", "redis_api.lua", "redis_api.protocol",
         ),
         "clients share state here, and no command: put those into redis_api/commands",
     ),
     "redis_api/keys": Room(
         (
             "holdfast.token_lines", "lockapi", "lockstate.machine", "lockstate.words.cell_operations",
-            "lockstate.words.ids", "lockstate.words.limits", "lockstate.words.results", "redis_api.lua",
-            "redis_api.protocol", "redis_api.shared",
+            "lockstate.words.ids", "lockstate.words.limits", "lockstate.words.results",
+            "lockstate.words.views", "redis_api.lua", "redis_api.protocol", "redis_api.shared",
         ),
         "a command on an overlay knows no other command: what calls several is in redis_api/commands",
     ),
@@ -153,8 +153,8 @@ ROOMS = {
         (
             "cluster.errors", "cluster.observing.status", "holdfast.token_lines", "lockapi",
             "lockstate.machine", "lockstate.words.ids", "lockstate.words.kinds", "lockstate.words.limits",
-            "lockstate.words.results", "redis_api.keys", "redis_api.lua", "redis_api.protocol",
-            "redis_api.shared",
+            "lockstate.words.refusals", "lockstate.words.results", "lockstate.words.views",
+            "redis_api.keys", "redis_api.lua", "redis_api.protocol", "redis_api.shared",
         ),
         "commands answer; redis_api/connection.py reads and writes",
     ),

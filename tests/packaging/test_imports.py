@@ -196,7 +196,7 @@ def test_messages_name_what_exists() -> None:
         ("http_api/v1/x.py", "import holdfast.wired", "only holdfast.wire is shared"),
         (
             "http_api/v1/x.py",
-            "from lockstate.words.commands import Acquire",
+            "from lockstate.words.commands.holds import Acquire",
             "lockapi/requests makes commands",
         ),
         ("http_api/server/x.py", "from http_api.v1 import table", "the server serves any calls"),

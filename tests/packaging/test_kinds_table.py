@@ -14,8 +14,8 @@ from http_api.server.refusal_trace import RefusalTrace
 from http_api.v1.table import make_routes
 from lockapi.requests import locks, primitives, several
 from lockstate.catalogue import ROWS
-from lockstate.words import commands
-from lockstate.words.commands import Acquisition
+from lockstate.words.commands import holds
+from lockstate.words.commands.holds import Acquisition
 
 SEMANTICS: Final = (Path(__file__).resolve().parents[2] / "docs" / "semantics.md").read_text("utf-8")
 
@@ -29,10 +29,10 @@ class Kind(NamedTuple):
 
 
 KINDS: Final[dict[Any, Kind]] = {
-    commands.Acquire: Kind("locks", locks.AcquireRequest, said.StreamAcquire),
-    commands.AcquirePermits: Kind("permits", primitives.AcquirePermitsRequest, said.StreamAcquirePermits),
-    commands.Campaign: Kind("an election", primitives.CampaignRequest, said.StreamCampaign),
-    commands.AcquireSeveral: Kind("several kinds", several.AcquireSeveralRequest),
+    holds.Acquire: Kind("locks", locks.AcquireRequest, said.StreamAcquire),
+    holds.AcquirePermits: Kind("permits", primitives.AcquirePermitsRequest, said.StreamAcquirePermits),
+    holds.Campaign: Kind("an election", primitives.CampaignRequest, said.StreamCampaign),
+    holds.AcquireSeveral: Kind("several kinds", several.AcquireSeveralRequest),
 }
 FEATURES: Final = {
     "a session's lease": ("session_id", "session_id"),
@@ -215,7 +215,7 @@ def tables() -> tuple[str, str, set[tuple[str, str]]]:
 
 def test_every_kind_has_a_column() -> None:
     """What asks for a new hold is one: the catalogue has no other that may wait, but for changes of one."""
-    changes = {commands.Convert, commands.AddLocks}
+    changes = {holds.Convert, holds.AddLocks}
     assert set(KINDS) == {row.command for row in ROWS if row.may_wait} - changes == set(get_args(Acquisition))
 
 

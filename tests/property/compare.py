@@ -16,26 +16,15 @@ from lockstate.reads import listings
 from lockstate.reads.listings import Whose
 from lockstate.tables import audit
 from lockstate.tables.owners import shown_owner
+from lockstate.words.events import Event, EventKind
 from lockstate.words.ids import NO_SESSION, SessionId
+from lockstate.words.kinds import HoldKind
 from lockstate.words.limits import HOLDERS_SHOWN_MAX
 from lockstate.words.modes import Mode, Scope
-from lockstate.words.results import (
-    Event,
-    EventKind,
-    Granted,
-    GrantedSeveral,
-    Holdings,
-    HoldKind,
-    HoldView,
-    NumberedDone,
-    Outcome,
-    Reason,
-    Refused,
-    Result,
-    Settled,
-    Transacted,
-    WaiterView,
-)
+from lockstate.words.outcomes import Outcome, Settled
+from lockstate.words.refusals import Reason, Refused
+from lockstate.words.results import Granted, GrantedSeveral, NumberedDone, Result, Transacted
+from lockstate.words.views import Holdings, HoldView, WaiterView
 from tests.property import (
     model_attempts,
     model_cells,

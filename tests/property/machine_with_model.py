@@ -14,23 +14,16 @@ from lockstate.rules.plain_locks import PlainLocks
 from lockstate.stored import snapshot
 from lockstate.tables.owners import session_name
 from lockstate.words.codec import decode_entry, encode_command, encode_entry, entry_format
-from lockstate.words.commands import (
-    Acquire,
-    Acquisition,
-    Change,
-    Command,
-    Entry,
-    NamespaceSettings,
-    Numbered,
-    OfSomebody,
-    OnBehalf,
-    OpenSession,
-    ResumeStream,
-    SetNamespace,
-    TakeRate,
-)
+from lockstate.words.commands.admin import SetNamespace
+from lockstate.words.commands.entries import Command, Entry, OfSomebody, OnBehalf
+from lockstate.words.commands.holds import Acquire, Acquisition, Change
+from lockstate.words.commands.primitives import TakeRate
+from lockstate.words.commands.sessions import OpenSession
+from lockstate.words.commands.streams import Numbered, ResumeStream
 from lockstate.words.ids import NO_SESSION, HoldId
-from lockstate.words.results import Outcome, Queued, Result
+from lockstate.words.outcomes import Outcome
+from lockstate.words.results import Queued, Result
+from lockstate.words.settings import NamespaceSettings
 from lockstate.words.versions import ENTRY_FORMATS, UnknownVersionError
 from tests.property import compare, random_commands, situations
 from tests.property.model import apply

@@ -9,67 +9,58 @@ a rate limit counts is in `model_rates`.
 import msgspec
 
 from lockstate.words import limits
-from lockstate.words.commands import (
+from lockstate.words.commands.admin import HoldRules, PreferLeader, RecordAct, SetNamespace, SetQuota
+from lockstate.words.commands.cells import DeleteCells, PutCell, TransactCells
+from lockstate.words.commands.entries import (
     AbandonWaits,
+    Barrier,
+    Cancel,
+    Command,
+    Entry,
+    OnBehalf,
+    Tick,
+    Undecodable,
+)
+from lockstate.words.commands.holds import (
     Acquire,
     AcquirePermits,
     AcquireSeveral,
     AddLocks,
-    AdvanceFence,
-    Barrier,
     Campaign,
-    Cancel,
-    CloseSession,
-    Command,
     Convert,
-    DeleteCells,
-    Entry,
+    HandOver,
+    Proclaim,
+    PutOff,
+    Release,
+    ReleaseByValue,
+    Renew,
+    RenewByValue,
+)
+from lockstate.words.commands.overrides import (
     ForceCloseSession,
     ForceRelease,
     ForceWaits,
     ForgetFence,
     ForgetRates,
     Freeze,
-    HandOver,
-    HoldRules,
-    KeepAlive,
     LiftDelay,
-    Numbered,
-    OnBehalf,
-    OpenSession,
-    PreferLeader,
-    Proclaim,
-    PutCell,
-    PutOff,
-    RecordAct,
-    Release,
-    ReleaseByValue,
-    Renew,
-    RenewByValue,
-    ResizeSemaphore,
-    ResumeStream,
     Revoke,
-    SetNamespace,
-    SetQuota,
-    TakeRate,
     Thaw,
-    Tick,
-    TransactCells,
-    Undecodable,
     WithdrawRevocation,
 )
+from lockstate.words.commands.primitives import AdvanceFence, ResizeSemaphore, TakeRate
+from lockstate.words.commands.sessions import CloseSession, KeepAlive, OpenSession
+from lockstate.words.commands.streams import Numbered, ResumeStream
+from lockstate.words.events import EventKind, Left
 from lockstate.words.ids import NO_ATTEMPT, NO_HOLD, HoldId, OwnerName, SessionId
+from lockstate.words.kinds import HoldKind
+from lockstate.words.refusals import Reason, Refused
 from lockstate.words.results import (
     Cancelled,
     Done,
-    EventKind,
     FenceAdvanced,
     ForceReleased,
-    HoldKind,
-    Left,
     Proclaimed,
-    Reason,
-    Refused,
     Released,
     Resized,
     Result,

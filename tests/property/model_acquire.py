@@ -1,6 +1,6 @@
 """Asking for something in the model: a lock or several, permits, an election, another mode."""
 
-from lockstate.words.commands import (
+from lockstate.words.commands.holds import (
     Acquire,
     AcquirePermits,
     AcquireSeveral,
@@ -8,11 +8,13 @@ from lockstate.words.commands import (
     AddLocks,
     Campaign,
     Convert,
-    Wanted,
 )
 from lockstate.words.ids import OwnerName
+from lockstate.words.kinds import HoldKind
 from lockstate.words.modes import Mode
-from lockstate.words.results import HoldKind, Queued, Reason, Refused, Result
+from lockstate.words.refusals import Reason, Refused
+from lockstate.words.results import Queued, Result
+from lockstate.words.wanted import Wanted
 from tests.property.model_changes import convert, enqueue, grant, have_again, serve, share
 from tests.property.model_checks import refuse_together
 from tests.property.model_deadlock import refuse_conversion, refuse_stuck

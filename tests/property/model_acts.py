@@ -6,10 +6,12 @@ from typing import Any
 
 import msgspec
 
-from lockstate.words.commands import HoldRules, NamespaceSettings, PreferLeader, Quota, RecordAct
+from lockstate.words.commands.admin import HoldRules, PreferLeader, RecordAct
+from lockstate.words.events import Event, EventKind
 from lockstate.words.ids import NO_OWNER, NO_SESSION
 from lockstate.words.modes import Mode
-from lockstate.words.results import Done, Event, EventKind, LeaderPreferred, Result, RulesHeld
+from lockstate.words.results import Done, LeaderPreferred, Result, RulesHeld
+from lockstate.words.settings import NamespaceSettings, Quota
 from lockstate.words.versions import RULES_FIRST
 from tests.property.model_records import ModelState
 

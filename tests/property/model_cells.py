@@ -12,19 +12,12 @@ from lockstate.words.cell_operations import (
     PutOperation,
     Relation,
 )
-from lockstate.words.commands import DeleteCells, PutCell
+from lockstate.words.commands.cells import DeleteCells, PutCell
+from lockstate.words.events import CellEvent, CellEventKind
 from lockstate.words.ids import NO_OWNER, SessionId
-from lockstate.words.results import (
-    CellEvent,
-    CellEventKind,
-    CellRead,
-    CellsDeleted,
-    CellView,
-    CellWritten,
-    Reason,
-    Refused,
-    Result,
-)
+from lockstate.words.refusals import Reason, Refused
+from lockstate.words.results import CellRead, CellsDeleted, CellWritten, Result
+from lockstate.words.views import CellView
 from tests.property.model_namespaces import refuse_cells
 from tests.property.model_principals import is_foreign, refuse_more
 from tests.property.model_records import Cell, ModelState

@@ -3,20 +3,14 @@
 import msgspec
 
 from lockstate.words import limits
-from lockstate.words.commands import IfHeld, Wanted
+from lockstate.words.events import CellEventKind, Event, EventKind, Left
 from lockstate.words.ids import NO_OWNER, NO_SESSION, HoldId
+from lockstate.words.kinds import HoldKind, IfHeld
 from lockstate.words.modes import Mode
-from lockstate.words.results import (
-    CellEventKind,
-    Event,
-    EventKind,
-    Granted,
-    HoldKind,
-    Left,
-    Reason,
-    Refused,
-    Settled,
-)
+from lockstate.words.outcomes import Settled
+from lockstate.words.refusals import Reason, Refused
+from lockstate.words.results import Granted
+from lockstate.words.wanted import Wanted
 from tests.property.model_cells import end_cells, end_cells_of
 from tests.property.model_locks import (
     Part,

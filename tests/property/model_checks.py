@@ -6,48 +6,39 @@ An id under which something is looked up is not checked: nothing is known under 
 import msgspec
 
 from lockstate.words import limits
-from lockstate.words.commands import (
+from lockstate.words.commands.admin import HoldRules, PreferLeader, RecordAct, SetNamespace
+from lockstate.words.commands.cells import DeleteCells, PutCell, TransactCells
+from lockstate.words.commands.entries import Command, Undecodable
+from lockstate.words.commands.holds import (
     Acquire,
     AcquirePermits,
     AcquireSeveral,
     AddLocks,
-    AdvanceFence,
     Campaign,
-    Command,
     Convert,
-    DeleteCells,
+    HandOver,
+    Proclaim,
+    ReleaseByValue,
+    RenewByValue,
+)
+from lockstate.words.commands.overrides import (
     ForceCloseSession,
     ForceRelease,
     ForceWaits,
     ForgetFence,
     ForgetRates,
     Freeze,
-    HandOver,
-    HoldRules,
-    IfHeld,
-    KeepAlive,
     LiftDelay,
-    OpenSession,
-    PreferLeader,
-    Proclaim,
-    PutCell,
-    RecordAct,
-    ReleaseByValue,
-    RenewByValue,
-    ResizeSemaphore,
     Revoke,
-    SetNamespace,
-    TakeRate,
     Thaw,
-    TransactCells,
-    Uncommon,
-    Undecodable,
-    Wanted,
     WithdrawRevocation,
 )
+from lockstate.words.commands.primitives import AdvanceFence, ResizeSemaphore, TakeRate
+from lockstate.words.commands.sessions import KeepAlive, OpenSession
 from lockstate.words.ids import AttemptId
-from lockstate.words.kinds import HoldKind
-from lockstate.words.results import Reason, Refused
+from lockstate.words.kinds import HoldKind, IfHeld
+from lockstate.words.refusals import Reason, Refused
+from lockstate.words.wanted import Uncommon, Wanted
 from tests.property.model_cells import refuse_bad_cells
 from tests.property.model_locks import covers
 from tests.property.model_namespaces import refuse_bad_namespace, refuse_bad_reason

@@ -11,7 +11,8 @@ from itertools import chain
 from typing import NamedTuple
 
 from lockstate.words.ids import HoldId, OwnerName
-from lockstate.words.results import CycleView, HoldKind, Reason, Refused
+from lockstate.words.kinds import HoldKind
+from lockstate.words.refusals import CycleView, Reason, Refused
 from tests.property.model_locks import (
     Part,
     conflict,

@@ -4,9 +4,13 @@ from dataclasses import replace
 
 import msgspec
 
-from lockstate.words.commands import HandOver, Wanted
+from lockstate.words.commands.holds import HandOver
+from lockstate.words.events import EventKind
 from lockstate.words.ids import NO_ATTEMPT, SessionId
-from lockstate.words.results import EventKind, HandedOver, HoldKind, Reason, Refused, Result
+from lockstate.words.kinds import HoldKind
+from lockstate.words.refusals import Reason, Refused
+from lockstate.words.results import HandedOver, Result
+from lockstate.words.wanted import Wanted
 from tests.property.model_changes import (
     end_hold,
     grant,

@@ -4,9 +4,9 @@ No intents and no counts: the covered names themselves are compared, against eve
 """
 
 from lockstate.words import limits
-from lockstate.words.commands import PRIORITY_DEFAULT, Wanted
+from lockstate.words.kinds import HoldKind
 from lockstate.words.modes import Mode, Scope
-from lockstate.words.results import HoldKind
+from lockstate.words.wanted import PRIORITY_DEFAULT, Wanted
 from tests.property.model_records import Delay, Hold, ModelFreeze, ModelState, Ticket
 
 MAY_SHARE = [

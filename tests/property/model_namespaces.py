@@ -4,27 +4,17 @@ from collections.abc import Iterable
 
 from lockstate.words import limits
 from lockstate.words.cell_operations import PutOperation
-from lockstate.words.commands import (
-    PRIORITY_DEFAULT,
-    Acquire,
-    AcquirePermits,
-    Asking,
-    IfHeld,
-    NamespaceSettings,
-    PutCell,
-    ResizeSemaphore,
-    SetNamespace,
-)
-from lockstate.words.results import (
-    EventKind,
-    HoldKind,
-    NamespaceSet,
-    NamespaceSummary,
-    Reason,
-    Refused,
-    RefusedInNamespace,
-    Result,
-)
+from lockstate.words.commands.admin import SetNamespace
+from lockstate.words.commands.cells import PutCell
+from lockstate.words.commands.holds import Acquire, AcquirePermits
+from lockstate.words.commands.primitives import ResizeSemaphore
+from lockstate.words.events import EventKind
+from lockstate.words.kinds import HoldKind, IfHeld
+from lockstate.words.refusals import Reason, Refused, RefusedInNamespace
+from lockstate.words.results import NamespaceSet, Result
+from lockstate.words.settings import NamespaceSettings
+from lockstate.words.views import NamespaceSummary
+from lockstate.words.wanted import PRIORITY_DEFAULT, Asking
 from tests.property.model_acts import tell_act, text_of
 from tests.property.model_locks import names
 from tests.property.model_records import Hold, ModelNamespace, ModelState, Ticket

@@ -1,7 +1,7 @@
 """What operators do in the model to what others have or want: end, lift, forget, freeze."""
 
 from lockstate.words import limits
-from lockstate.words.commands import (
+from lockstate.words.commands.overrides import (
     ForceCloseSession,
     ForceWaits,
     ForgetFence,
@@ -10,21 +10,19 @@ from lockstate.words.commands import (
     LiftDelay,
     Thaw,
 )
+from lockstate.words.events import EventKind, Left
+from lockstate.words.refusals import Reason, Refused
 from lockstate.words.results import (
     DelaysLifted,
-    EventKind,
     FenceForgotten,
     Frozen,
-    Left,
-    LeftView,
     RatesForgotten,
-    Reason,
-    Refused,
     Result,
     SessionForced,
     Thawed,
     WaitsForced,
 )
+from lockstate.words.views import LeftView
 from tests.property.model_acts import tell_act
 from tests.property.model_changes import end_session, end_wait, serve, tell, tell_freeze
 from tests.property.model_locks import claims, is_left_in, parts_of, queue

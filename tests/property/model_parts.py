@@ -13,9 +13,10 @@ from lockstate.words.cell_operations import (
     RenewOperation,
     TakeOperation,
 )
-from lockstate.words.commands import TransactCells
+from lockstate.words.commands.cells import TransactCells
 from lockstate.words.ids import HoldId
-from lockstate.words.results import CellDone, LockDone, LockTaken, Reason, Refused, Renewed, Transacted
+from lockstate.words.refusals import Reason, Refused
+from lockstate.words.results import CellDone, LockDone, LockTaken, Renewed, Transacted
 from tests.property.model_cells import check_operation, read
 from tests.property.model_principals import is_foreign
 from tests.property.model_records import ModelState

@@ -3,19 +3,13 @@
 import msgspec
 
 from lockstate.words import limits
-from lockstate.words.commands import ForceRelease, PutOff, Revoke, WithdrawRevocation
+from lockstate.words.commands.holds import PutOff
+from lockstate.words.commands.overrides import ForceRelease, Revoke, WithdrawRevocation
+from lockstate.words.events import EventKind
 from lockstate.words.kinds import HoldKind
-from lockstate.words.results import (
-    EventKind,
-    PutOffTo,
-    Reason,
-    Refused,
-    Result,
-    RevocationsWithdrawn,
-    Revoked,
-    RevokedView,
-    SessionKept,
-)
+from lockstate.words.refusals import Reason, Refused
+from lockstate.words.results import PutOffTo, Result, RevocationsWithdrawn, Revoked, SessionKept
+from lockstate.words.views import RevokedView
 from tests.property.model_changes import hinders, tell, tell_plea
 from tests.property.model_locks import Part, parts, parts_of
 from tests.property.model_records import Hold, ModelState, Plea, Session, Ticket

@@ -3,22 +3,16 @@
 import msgspec
 
 from lockstate.words import limits
-from lockstate.words.commands import (
-    AddLocks,
-    Command,
-    Convert,
-    HandOver,
-    Numbered,
-    OpenSession,
-    Proclaim,
-    PutOff,
-    Release,
-    Renew,
-    SetQuota,
-    Undecodable,
-)
+from lockstate.words.commands.admin import SetQuota
+from lockstate.words.commands.entries import Command, Undecodable
+from lockstate.words.commands.holds import AddLocks, Convert, HandOver, Proclaim, PutOff, Release, Renew
+from lockstate.words.commands.sessions import OpenSession
+from lockstate.words.commands.streams import Numbered
+from lockstate.words.events import EventKind
 from lockstate.words.ids import NO_SESSION
-from lockstate.words.results import EventKind, PrincipalRow, QuotaExceeded, QuotaSet, Reason, Refused, Result
+from lockstate.words.refusals import QuotaExceeded, Reason, Refused
+from lockstate.words.results import QuotaSet, Result
+from lockstate.words.views import PrincipalRow
 from tests.property.model_acts import tell_act, text_of
 from tests.property.model_locks import names
 from tests.property.model_records import Hold, ModelState, Session, Ticket

@@ -3,7 +3,7 @@
 from fractions import Fraction
 from typing import NamedTuple
 
-from lockstate.words.commands import Algorithm
+from lockstate.words.kinds import Algorithm
 from lockstate.words.results import RateTaken
 
 

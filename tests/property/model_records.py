@@ -4,20 +4,15 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from lockstate.words.commands import (
-    PRIORITY_DEFAULT,
-    Algorithm,
-    Asking,
-    IfHeld,
-    NamespaceSettings,
-    Quota,
-    Wanted,
-    WantedPermits,
-    WantedRate,
-)
+from lockstate.words.events import CellEvent, Event
 from lockstate.words.ids import NO_SESSION, AttemptId, HoldId, OwnerName, SessionId
+from lockstate.words.kinds import Algorithm, HoldKind, IfHeld
 from lockstate.words.modes import Mode, Scope
-from lockstate.words.results import CellEvent, CycleView, Event, HoldKind, Result, Settled
+from lockstate.words.outcomes import Settled
+from lockstate.words.refusals import CycleView
+from lockstate.words.results import Result
+from lockstate.words.settings import NamespaceSettings, Quota
+from lockstate.words.wanted import PRIORITY_DEFAULT, Asking, Wanted, WantedPermits, WantedRate
 from tests.property.model_rates import Admission, RateModel
 
 Key: TypeAlias = tuple[str, str | int]

@@ -1,7 +1,9 @@
 """The model's refusals of what cannot be granted, to requests that do not wait or have waited in vain."""
 
 from lockstate.words import limits
-from lockstate.words.results import HolderView, HoldKind, Reason, Refused
+from lockstate.words.kinds import HoldKind
+from lockstate.words.refusals import Reason, Refused
+from lockstate.words.views import HolderView
 from tests.property.model_locks import (
     can_have_locks,
     clash,

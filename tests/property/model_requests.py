@@ -3,16 +3,12 @@
 import msgspec
 
 from lockstate.words import limits
-from lockstate.words.commands import (
-    Command,
-    MayWait,
-    Renew,
-    RenewByValue,
-    TakeRate,
-    TransactCells,
-    Undecodable,
-)
+from lockstate.words.commands.cells import TransactCells
+from lockstate.words.commands.entries import Command, Undecodable
+from lockstate.words.commands.holds import MayWait, Renew, RenewByValue
+from lockstate.words.commands.primitives import TakeRate
 from lockstate.words.ids import NO_HOLD
+from lockstate.words.refusals import Reason, Refused
 from lockstate.words.results import (
     Frozen,
     Granted,
@@ -21,8 +17,6 @@ from lockstate.words.results import (
     Queued,
     RateTaken,
     RateUsed,
-    Reason,
-    Refused,
     Renewed,
     Result,
     SessionOpened,

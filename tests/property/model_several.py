@@ -1,8 +1,8 @@
 """Several kinds at once in the model: what can be wrong with such a request."""
 
 from lockstate.words import limits
-from lockstate.words.commands import AcquireSeveral
-from lockstate.words.results import Reason, Refused
+from lockstate.words.commands.holds import AcquireSeveral
+from lockstate.words.refusals import Reason, Refused
 from tests.property.model_takes import refuse_bad_rate
 
 _BAD = Refused(Reason.INVALID_REQUEST, "")

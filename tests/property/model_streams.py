@@ -3,17 +3,18 @@
 from collections.abc import Callable
 
 from lockstate.words import limits
-from lockstate.words.commands import Command, EndWait, MayWait, Numbered, NumberedCommand, ResumeStream
+from lockstate.words.commands.entries import Command
+from lockstate.words.commands.holds import MayWait
+from lockstate.words.commands.streams import EndWait, Numbered, NumberedCommand, ResumeStream
+from lockstate.words.events import Left
 from lockstate.words.ids import NO_HOLD
+from lockstate.words.refusals import Reason, Refused
 from lockstate.words.results import (
     Done,
     FrameRefused,
     Granted,
-    Left,
     NumberedDone,
     Queued,
-    Reason,
-    Refused,
     Result,
     StreamFault,
     StreamResumed,

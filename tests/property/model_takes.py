@@ -5,8 +5,11 @@ from math import ceil
 from typing import NamedTuple
 
 from lockstate.words import limits
-from lockstate.words.commands import Algorithm, TakeRate, WantedRate
-from lockstate.words.results import RateTaken, RateUsed, Reason, Refused, RefusedInNamespace, Result
+from lockstate.words.commands.primitives import TakeRate
+from lockstate.words.kinds import Algorithm
+from lockstate.words.refusals import Reason, Refused, RefusedInNamespace
+from lockstate.words.results import RateTaken, RateUsed, Result
+from lockstate.words.wanted import WantedRate
 from tests.property.model_namespaces import innermost, refuse_more_in, refuse_named_in
 from tests.property.model_principals import refuse_more, refuse_named
 from tests.property.model_rates import Admission

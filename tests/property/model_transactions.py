@@ -12,21 +12,15 @@ from lockstate.words.cell_operations import (
     RenewOperation,
     TakeOperation,
 )
-from lockstate.words.commands import Acquire, TransactCells, Uncommon, Wanted
+from lockstate.words.commands.cells import TransactCells
+from lockstate.words.commands.holds import Acquire
+from lockstate.words.events import EventKind
 from lockstate.words.ids import AttemptId, HoldId
+from lockstate.words.kinds import HoldKind
 from lockstate.words.modes import Mode
-from lockstate.words.results import (
-    RELEASED,
-    CellDone,
-    EventKind,
-    HoldKind,
-    LockDone,
-    LockTaken,
-    Reason,
-    Refused,
-    Result,
-    Transacted,
-)
+from lockstate.words.refusals import Reason, Refused
+from lockstate.words.results import RELEASED, CellDone, LockDone, LockTaken, Result, Transacted
+from lockstate.words.wanted import Uncommon, Wanted
 from tests.property.model_acquire import refuse_there, ticket_of
 from tests.property.model_cells import do, is_true_of_cell, refuse_puts
 from tests.property.model_changes import end_hold, grant, serve

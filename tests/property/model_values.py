@@ -3,7 +3,7 @@
 import msgspec
 
 from lockstate.words import limits
-from lockstate.words.commands import (
+from lockstate.words.commands.holds import (
     Acquire,
     AcquirePermits,
     Release,
@@ -11,12 +11,9 @@ from lockstate.words.commands import (
     Renew,
     RenewByValue,
 )
-from lockstate.words.results import (
-    Granted,
-    HoldKind,
-    Reason,
-    Refused,
-)
+from lockstate.words.kinds import HoldKind
+from lockstate.words.refusals import Reason, Refused
+from lockstate.words.results import Granted
 from tests.property.model_locks import names
 from tests.property.model_principals import is_foreign
 from tests.property.model_records import Hold, ModelState, Ticket

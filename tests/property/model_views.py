@@ -3,22 +3,18 @@
 import msgspec
 
 from lockstate.reads.listings import Whose
-from lockstate.words.commands import Wanted
+from lockstate.words.events import Event
 from lockstate.words.ids import NO_OWNER, SessionId
+from lockstate.words.kinds import HoldKind
 from lockstate.words.modes import Mode
-from lockstate.words.results import (
+from lockstate.words.results import Granted, GrantedSeveral, PermitsHeld, Renewed
+from lockstate.words.views import (
     ElectionView,
-    Event,
     FenceView,
-    Granted,
-    GrantedSeveral,
     HolderView,
     Holdings,
-    HoldKind,
     HoldView,
     LockView,
-    PermitsHeld,
-    Renewed,
     RevocationView,
     RevokedView,
     SemaphoreView,
@@ -27,6 +23,7 @@ from lockstate.words.results import (
     TicketView,
     WaiterView,
 )
+from lockstate.words.wanted import Wanted
 from tests.property.model_locks import Part, covers, names, parts, parts_of, queue, used
 from tests.property.model_records import Hold, ModelState, Plea, Session, Ticket
 from tests.property.model_values import told, with_value

@@ -26,63 +26,39 @@ from lockstate.words.cell_operations import (
     RenewOperation,
     TakeOperation,
 )
-from lockstate.words.commands import (
-    AbandonWaits,
+from lockstate.words.commands.admin import HoldRules, PreferLeader, RecordAct, SetNamespace, SetQuota
+from lockstate.words.commands.cells import DeleteCells, PutCell, TransactCells
+from lockstate.words.commands.entries import AbandonWaits, Cancel, Command, OnBehalf
+from lockstate.words.commands.holds import (
     Acquire,
     AcquirePermits,
     AcquireSeveral,
     AddLocks,
-    AdvanceFence,
-    Algorithm,
-    Asking,
     Campaign,
-    Cancel,
-    CloseSession,
-    ClusterAct,
-    Command,
     Convert,
-    DeleteCells,
-    EndWait,
+    HandOver,
+    Proclaim,
+    PutOff,
+    Release,
+    ReleaseByValue,
+    Renew,
+    RenewByValue,
+)
+from lockstate.words.commands.overrides import (
     ForceCloseSession,
     ForceRelease,
     ForceWaits,
     ForgetFence,
     ForgetRates,
     Freeze,
-    HandOver,
-    HoldRules,
-    IfHeld,
-    KeepAlive,
     LiftDelay,
-    NamespaceSettings,
-    Numbered,
-    NumberedCommand,
-    OnBehalf,
-    OpenSession,
-    PreferLeader,
-    Proclaim,
-    PutCell,
-    PutOff,
-    Quota,
-    RateSettings,
-    RecordAct,
-    Release,
-    ReleaseByValue,
-    Renew,
-    RenewByValue,
-    ResizeSemaphore,
     Revoke,
-    SetNamespace,
-    SetQuota,
-    TakeRate,
     Thaw,
-    TransactCells,
-    Uncommon,
-    Wanted,
-    WantedPermits,
-    WantedRate,
     WithdrawRevocation,
 )
+from lockstate.words.commands.primitives import AdvanceFence, ResizeSemaphore, TakeRate
+from lockstate.words.commands.sessions import CloseSession, KeepAlive, OpenSession
+from lockstate.words.commands.streams import EndWait, Numbered, NumberedCommand
 from lockstate.words.ids import (
     NO_ATTEMPT,
     NO_HOLD,
@@ -93,8 +69,10 @@ from lockstate.words.ids import (
     OwnerName,
     SessionId,
 )
-from lockstate.words.kinds import HoldKind
+from lockstate.words.kinds import Algorithm, ClusterAct, HoldKind, IfHeld
 from lockstate.words.modes import Mode, Scope
+from lockstate.words.settings import NamespaceSettings, Quota, RateSettings
+from lockstate.words.wanted import Asking, Uncommon, Wanted, WantedPermits, WantedRate
 from tests.property.model_locks import names, parts
 from tests.property.model_records import ModelState, Plea
 

@@ -6,33 +6,17 @@ from typing import Any
 
 from lockstate.words import limits
 from lockstate.words.cell_operations import TakeOperation
-from lockstate.words.commands import (
-    PRIORITY_DEFAULT,
-    Acquire,
-    AcquirePermits,
-    AddLocks,
-    Entry,
-    HandOver,
-    Numbered,
-    TransactCells,
-    Wanted,
-)
+from lockstate.words.commands.cells import TransactCells
+from lockstate.words.commands.entries import Entry
+from lockstate.words.commands.holds import Acquire, AcquirePermits, AddLocks, HandOver
+from lockstate.words.commands.streams import Numbered
+from lockstate.words.events import Event, EventKind, Left
 from lockstate.words.ids import HoldId
+from lockstate.words.kinds import HoldKind
 from lockstate.words.modes import Mode
-from lockstate.words.results import (
-    Event,
-    EventKind,
-    Granted,
-    HandedOver,
-    HoldKind,
-    Left,
-    LockTaken,
-    NumberedDone,
-    Outcome,
-    Queued,
-    Result,
-    Transacted,
-)
+from lockstate.words.outcomes import Outcome
+from lockstate.words.results import Granted, HandedOver, LockTaken, NumberedDone, Queued, Result, Transacted
+from lockstate.words.wanted import PRIORITY_DEFAULT, Wanted
 from tests.property.model_locks import conflict
 from tests.support.ticket_book import TicketBook
 from tests.support.vocabulary import plain_command

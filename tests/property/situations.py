@@ -4,28 +4,23 @@ from collections.abc import Callable, Sequence
 from itertools import pairwise
 from typing import Final
 
-from lockstate.words.commands import Acquire, AcquirePermits, Acquisition, Campaign
+from lockstate.words.commands.holds import Acquire, AcquirePermits, Acquisition, Campaign
+from lockstate.words.events import Event, EventKind
 from lockstate.words.ids import NO_HOLD, NO_OWNER, AttemptId
+from lockstate.words.kinds import HoldKind
 from lockstate.words.modes import Mode, Scope
+from lockstate.words.outcomes import Settled
+from lockstate.words.refusals import CycleView, QuotaExceeded, Reason, Refused, RefusedInNamespace
 from lockstate.words.results import (
-    CycleView,
-    Event,
-    EventKind,
     FrameRefused,
     Granted,
     GrantedSeveral,
-    HoldKind,
     LockTaken,
     NumberedDone,
-    QuotaExceeded,
     RatesForgotten,
-    Reason,
-    Refused,
-    RefusedInNamespace,
     Released,
     Resized,
     Result,
-    Settled,
     Transacted,
     WaitsAbandoned,
 )

@@ -12,21 +12,14 @@ import pytest
 
 from lockstate.machine import LockMachine
 from lockstate.words import limits
-from lockstate.words.commands import (
-    AbandonWaits,
-    Acquire,
-    AcquirePermits,
-    Batch,
-    Command,
-    Convert,
-    Entry,
-    MayWait,
-    OpenSession,
-    Wanted,
-)
+from lockstate.words.commands.entries import AbandonWaits, Batch, Command, Entry
+from lockstate.words.commands.holds import Acquire, AcquirePermits, Convert, MayWait
+from lockstate.words.commands.sessions import OpenSession
 from lockstate.words.ids import AttemptId, HoldId, SessionId
 from lockstate.words.modes import Mode, Scope
-from lockstate.words.results import Granted, Outcome
+from lockstate.words.outcomes import Outcome
+from lockstate.words.results import Granted
+from lockstate.words.wanted import Wanted
 from tests.property import compare
 from tests.property.model import apply
 from tests.property.model_records import ModelState

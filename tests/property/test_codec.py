@@ -12,29 +12,13 @@ from lockstate.machine import LockMachine
 from lockstate.stored import snapshot
 from lockstate.words import codec
 from lockstate.words.cell_operations import CellField, Compare, Operation, Relation
-from lockstate.words.commands import (
-    AdvanceVersion,
-    Algorithm,
-    Asking,
-    ClusterAct,
-    Command,
-    Entry,
-    IfHeld,
-    NamespaceSettings,
-    NumberedCommand,
-    OfSomebody,
-    Quota,
-    RateSettings,
-    Tick,
-    Uncommon,
-    Undecodable,
-    Wanted,
-    WantedPermits,
-    WantedRate,
-)
-from lockstate.words.kinds import HoldKind
+from lockstate.words.commands.entries import AdvanceVersion, Command, Entry, OfSomebody, Tick, Undecodable
+from lockstate.words.commands.streams import NumberedCommand
+from lockstate.words.kinds import Algorithm, ClusterAct, HoldKind, IfHeld
 from lockstate.words.modes import Mode, Scope
+from lockstate.words.settings import NamespaceSettings, Quota, RateSettings
 from lockstate.words.versions import RULES_FIRST, UnknownVersionError
+from lockstate.words.wanted import Asking, Uncommon, Wanted, WantedPermits, WantedRate
 from tests.support.vocabulary import VOCABULARY
 
 texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=12)

@@ -18,7 +18,8 @@ from lockstate.stored import snapshot
 from lockstate.tables import budget, fingerprint, ledger
 from lockstate.tables.state import State
 from lockstate.words import codec, limits
-from lockstate.words.results import Reason, Refused, Result
+from lockstate.words.refusals import Reason, Refused
+from lockstate.words.results import Result
 from tests.property import test_totality
 from tests.property.test_totality import History
 

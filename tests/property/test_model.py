@@ -4,37 +4,16 @@ from collections.abc import Sequence
 
 import pytest
 
-from lockstate.words.commands import (
-    Acquire,
-    AcquirePermits,
-    Batch,
-    Campaign,
-    Cancel,
-    Command,
-    Convert,
-    Entry,
-    ForceRelease,
-    OpenSession,
-    Proclaim,
-    Release,
-    ResizeSemaphore,
-    Tick,
-    Wanted,
-)
+from lockstate.words.commands.entries import Batch, Cancel, Command, Entry, Tick
+from lockstate.words.commands.holds import Acquire, AcquirePermits, Campaign, Convert, Proclaim, Release
+from lockstate.words.commands.overrides import ForceRelease
+from lockstate.words.commands.primitives import ResizeSemaphore
+from lockstate.words.commands.sessions import OpenSession
 from lockstate.words.ids import AttemptId, HoldId, OwnerName, SessionId
 from lockstate.words.modes import Mode, Scope
-from lockstate.words.results import (
-    CycleView,
-    ForceReleased,
-    Granted,
-    Proclaimed,
-    Queued,
-    Reason,
-    Refused,
-    Released,
-    Resized,
-    Result,
-)
+from lockstate.words.refusals import CycleView, Reason, Refused
+from lockstate.words.results import ForceReleased, Granted, Proclaimed, Queued, Released, Resized, Result
+from lockstate.words.wanted import Wanted
 from tests.property.model import apply
 from tests.property.model_deadlock import check_cycle
 from tests.property.model_locks import conflict

@@ -20,35 +20,22 @@ from lockstate.stored import snapshot
 from lockstate.tables import records
 from lockstate.tables.happened import PlainGrant, told_in
 from lockstate.words import limits
-from lockstate.words.commands import (
-    Acquire,
-    AcquireSeveral,
-    AddLocks,
-    Batch,
-    Command,
-    Convert,
-    Entry,
-    ForceRelease,
-    IfHeld,
-    Numbered,
-    OnBehalf,
-    OpenSession,
-    Quota,
-    Release,
-    ReleaseByValue,
-    ResumeStream,
-    Revoke,
-    SetNamespace,
-    SetQuota,
-    Uncommon,
-    Wanted,
-    WantedPermits,
-)
-from lockstate.words.commands import NamespaceSettings as Settings
+from lockstate.words.commands.admin import SetNamespace, SetQuota
+from lockstate.words.commands.entries import Batch, Command, Entry, OnBehalf
+from lockstate.words.commands.holds import Acquire, AcquireSeveral, AddLocks, Convert, Release, ReleaseByValue
+from lockstate.words.commands.overrides import ForceRelease, Revoke
+from lockstate.words.commands.sessions import OpenSession
+from lockstate.words.commands.streams import Numbered, ResumeStream
+from lockstate.words.events import Event
 from lockstate.words.ids import NO_SESSION, AttemptId, HoldId, OwnerName, SessionId
-from lockstate.words.kinds import HoldKind
+from lockstate.words.kinds import HoldKind, IfHeld
 from lockstate.words.modes import Mode, Scope
-from lockstate.words.results import Event, Granted, Outcome, Reason, Refused, Result
+from lockstate.words.outcomes import Outcome
+from lockstate.words.refusals import Reason, Refused
+from lockstate.words.results import Granted, Result
+from lockstate.words.settings import NamespaceSettings as Settings
+from lockstate.words.settings import Quota
+from lockstate.words.wanted import Uncommon, Wanted, WantedPermits
 from tests.property import random_commands
 from tests.property.machine_with_model import MachineWithModel, plain_of, without_short_ways
 

@@ -20,8 +20,9 @@ from lockstate.tables.rate_algorithms import Limiter, SlidingWindow
 from lockstate.tables.rates import Place, RateRow
 from lockstate.tables.state import State
 from lockstate.words import limits
-from lockstate.words.commands import Algorithm, TakeRate
+from lockstate.words.commands.primitives import TakeRate
 from lockstate.words.ids import AttemptId
+from lockstate.words.kinds import Algorithm
 from lockstate.words.results import RateTaken
 from tests.property.model_rates import Admission, RateModel
 

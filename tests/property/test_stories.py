@@ -13,8 +13,8 @@ from typing import Final
 import pytest
 
 from lockstate.machine import LockMachine
-from lockstate.words.commands import Entry
-from lockstate.words.results import Outcome
+from lockstate.words.commands.entries import Entry
+from lockstate.words.outcomes import Outcome
 from tests.property.machine_with_model import MachineWithModel
 from tests.scenarios.runner import Runner
 from tests.scenarios.script import Block, parse

@@ -5,24 +5,13 @@ from typing import Any
 import msgspec
 import pytest
 
-from lockstate.words.commands import (
-    Acquire,
-    AcquirePermits,
-    AcquireSeveral,
-    AddLocks,
-    Cancel,
-    Command,
-    Convert,
-    Numbered,
-    OnBehalf,
-    OpenSession,
-    ResumeStream,
-    Uncommon,
-    Wanted,
-    WantedPermits,
-)
+from lockstate.words.commands.entries import Cancel, Command, OnBehalf
+from lockstate.words.commands.holds import Acquire, AcquirePermits, AcquireSeveral, AddLocks, Convert
+from lockstate.words.commands.sessions import OpenSession
+from lockstate.words.commands.streams import Numbered, ResumeStream
 from lockstate.words.ids import AttemptId, HoldId, SessionId
 from lockstate.words.modes import Mode
+from lockstate.words.wanted import Uncommon, Wanted, WantedPermits
 from tests.property.machine_with_model import MachineWithModel
 
 EXCLUSIVE, SHARED = Mode.EXCLUSIVE, Mode.SHARED

@@ -18,52 +18,39 @@ from lockstate.machine import LockMachine
 from lockstate.stored import snapshot
 from lockstate.words import limits
 from lockstate.words.codec import decode_entry, encode_command, encode_entry
-from lockstate.words.commands import (
+from lockstate.words.commands.admin import SetNamespace, SetQuota
+from lockstate.words.commands.entries import (
     AbandonWaits,
+    Barrier,
+    Batch,
+    Cancel,
+    Command,
+    Entry,
+    OfSomebody,
+    OnBehalf,
+    Tick,
+)
+from lockstate.words.commands.holds import (
     Acquire,
     AcquirePermits,
     AcquireSeveral,
     AddLocks,
-    AdvanceFence,
-    Algorithm,
-    Asking,
-    Barrier,
-    Batch,
     Campaign,
-    Cancel,
-    CloseSession,
-    Command,
     Convert,
-    EndWait,
-    Entry,
-    ForceRelease,
-    IfHeld,
-    KeepAlive,
-    NamespaceSettings,
-    Numbered,
-    NumberedCommand,
-    OfSomebody,
-    OnBehalf,
-    OpenSession,
     Proclaim,
-    Quota,
     Release,
     Renew,
-    ResizeSemaphore,
-    ResumeStream,
-    SetNamespace,
-    SetQuota,
-    TakeRate,
-    Tick,
-    Uncommon,
-    Wanted,
-    WantedPermits,
-    WantedRate,
 )
+from lockstate.words.commands.overrides import ForceRelease
+from lockstate.words.commands.primitives import AdvanceFence, ResizeSemaphore, TakeRate
+from lockstate.words.commands.sessions import CloseSession, KeepAlive, OpenSession
+from lockstate.words.commands.streams import EndWait, Numbered, NumberedCommand, ResumeStream
 from lockstate.words.ids import AttemptId, HoldId, OwnerName, SessionId
-from lockstate.words.kinds import HoldKind
+from lockstate.words.kinds import Algorithm, HoldKind, IfHeld
 from lockstate.words.modes import Mode, Scope
 from lockstate.words.results import Granted, Queued, Result
+from lockstate.words.settings import NamespaceSettings, Quota
+from lockstate.words.wanted import Asking, Uncommon, Wanted, WantedPermits, WantedRate
 from tests.support.vocabulary import another_attempt
 
 _Value = TypeVar("_Value")

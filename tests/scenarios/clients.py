@@ -53,64 +53,44 @@ from lockstate.words.cell_operations import (
     HoldCompare,
     PutOperation,
 )
-from lockstate.words.commands import (
-    PRIORITY_DEFAULT,
+from lockstate.words.commands.admin import HoldRules, PreferLeader, RecordAct, SetNamespace, SetQuota
+from lockstate.words.commands.cells import DeleteCells, PutCell, TransactCells
+from lockstate.words.commands.entries import Cancel, Command
+from lockstate.words.commands.holds import (
     Acquire,
     AcquirePermits,
     AcquireSeveral,
     AddLocks,
-    AdvanceFence,
-    Algorithm,
-    Asking,
     Campaign,
-    Cancel,
-    CloseSession,
-    ClusterAct,
-    Command,
     Convert,
-    DeleteCells,
+    HandOver,
+    Proclaim,
+    PutOff,
+    Release,
+    ReleaseByValue,
+    Renew,
+    RenewByValue,
+)
+from lockstate.words.commands.overrides import (
     ForceCloseSession,
     ForceRelease,
     ForceWaits,
     ForgetFence,
     ForgetRates,
     Freeze,
-    HandOver,
-    HoldRules,
-    IfHeld,
-    KeepAlive,
     LiftDelay,
-    NamespaceSettings,
-    Numbered,
-    NumberedCommand,
-    OpenSession,
-    PreferLeader,
-    Proclaim,
-    PutCell,
-    PutOff,
-    Quota,
-    RecordAct,
-    Release,
-    ReleaseByValue,
-    Renew,
-    RenewByValue,
-    ResizeSemaphore,
-    ResumeStream,
     Revoke,
-    SetNamespace,
-    SetQuota,
-    TakeRate,
     Thaw,
-    TransactCells,
-    Uncommon,
-    Wanted,
-    WantedPermits,
-    WantedRate,
     WithdrawRevocation,
 )
+from lockstate.words.commands.primitives import AdvanceFence, ResizeSemaphore, TakeRate
+from lockstate.words.commands.sessions import CloseSession, KeepAlive, OpenSession
+from lockstate.words.commands.streams import Numbered, NumberedCommand, ResumeStream
 from lockstate.words.ids import NO_SESSION, AttemptId, HoldId, OwnerName, SessionId
-from lockstate.words.kinds import HoldKind
+from lockstate.words.kinds import Algorithm, ClusterAct, HoldKind, IfHeld
 from lockstate.words.modes import Mode, Scope
+from lockstate.words.settings import NamespaceSettings, Quota
+from lockstate.words.wanted import PRIORITY_DEFAULT, Asking, Uncommon, Wanted, WantedPermits, WantedRate
 
 _OPTION = re.compile(r"([a-z:_-]+)=(.*)")
 _LABEL = "label:"

@@ -29,9 +29,12 @@ from lockstate import invariants
 from lockstate.machine import LockMachine
 from lockstate.stored import snapshot
 from lockstate.words.codec import decode_entry, encode_command, encode_entry
-from lockstate.words.commands import AbandonWaits, Command, OfSomebody, OnBehalf, Tick
+from lockstate.words.commands.entries import AbandonWaits, Command, OfSomebody, OnBehalf, Tick
+from lockstate.words.events import EventKind, Left
 from lockstate.words.ids import NO_SESSION
-from lockstate.words.results import Done, EventKind, Granted, Left, Outcome, Queued, Refused, Result
+from lockstate.words.outcomes import Outcome
+from lockstate.words.refusals import Refused
+from lockstate.words.results import Done, Granted, Queued, Result
 from tests.scenarios import trace_lines
 from tests.scenarios.clients import Client, CommandParser, Line, milliseconds
 from tests.scenarios.script import Block

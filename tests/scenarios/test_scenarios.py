@@ -5,7 +5,7 @@ from typing import get_args
 
 import pytest
 
-from lockstate.words.commands import Barrier, Command
+from lockstate.words.commands.entries import Barrier, Command
 from tests.scenarios.runner import Runner
 from tests.scenarios.script import Block, parse, rewritten
 from tests.scenarios.trace_lines import shortened

@@ -6,38 +6,29 @@ from itertools import groupby
 
 from lockstate.tables.audit_record import OF_NOBODY
 from lockstate.tables.owners import shown_owner
-from lockstate.words.commands import PRIORITY_DEFAULT, Wanted
+from lockstate.words.events import OF_NODES, OF_SETTINGS, Event, EventKind
+from lockstate.words.kinds import HoldKind
 from lockstate.words.modes import Mode, Scope
+from lockstate.words.refusals import CycleView, Reason, Refused, RefusedInNamespace
 from lockstate.words.results import (
-    OF_NODES,
-    OF_SETTINGS,
     Cancelled,
     CellDone,
     CellRead,
     CellsDeleted,
     CellWritten,
-    CycleView,
     DelaysLifted,
     Done,
-    ElectionView,
-    Event,
-    EventKind,
     FenceAdvanced,
     FenceForgotten,
-    FenceView,
     ForceReleased,
     FrameRefused,
     Frozen,
     Granted,
     GrantedSeveral,
     HandedOver,
-    HolderView,
-    HoldKind,
-    HoldView,
     LeaderPreferred,
     LockDone,
     LockTaken,
-    LockView,
     NamespaceSet,
     NumberedDone,
     Proclaimed,
@@ -46,30 +37,35 @@ from lockstate.words.results import (
     QuotaSet,
     RatesForgotten,
     RateTaken,
-    Reason,
-    Refused,
-    RefusedInNamespace,
     Released,
     Renewed,
     Resized,
     Result,
     RevocationsWithdrawn,
-    RevocationView,
     Revoked,
     RulesHeld,
-    SemaphoreView,
     SessionClosed,
     SessionForced,
     SessionKept,
     SessionOpened,
-    SessionView,
     StreamResumed,
     Thawed,
     Transacted,
-    WaiterView,
     WaitsAbandoned,
     WaitsForced,
 )
+from lockstate.words.views import (
+    ElectionView,
+    FenceView,
+    HolderView,
+    HoldView,
+    LockView,
+    RevocationView,
+    SemaphoreView,
+    SessionView,
+    WaiterView,
+)
+from lockstate.words.wanted import PRIORITY_DEFAULT, Wanted
 
 _ALIKE_SHOWN_MAX = 8
 """Lines in a row that may differ only in their numbers: of more than that, only the first and last are

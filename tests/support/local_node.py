@@ -9,7 +9,8 @@ from cluster.consensus.member_list import MemberRecord, Members
 from cluster.observing.samples import Sample
 from cluster.observing.status import ClusterStatus, PeerStatus
 from holdfast.testing._node import MemoryNode
-from lockstate.words.commands import Command, MayWait
+from lockstate.words.commands.entries import Command
+from lockstate.words.commands.holds import MayWait
 
 __all__ = ["LocalAnswer", "LocalNode"]
 

@@ -6,17 +6,12 @@ import msgspec
 import pytest
 
 from lockstate import catalogue
-from lockstate.words.commands import (
-    Acquire,
-    AcquirePermits,
-    Command,
-    MayBeCancelled,
-    OnBehalf,
-    OpenSession,
-    Uncommon,
-)
+from lockstate.words.commands.entries import Command, MayBeCancelled, OnBehalf
+from lockstate.words.commands.holds import Acquire, AcquirePermits
+from lockstate.words.commands.sessions import OpenSession
 from lockstate.words.ids import AttemptId, HoldId
 from lockstate.words.modes import Mode
+from lockstate.words.wanted import Uncommon
 from tests.support import vocabulary
 from tests.support.vocabulary import VOCABULARY, Word
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from lockstate.words.results import Event, EventKind
+from lockstate.words.events import Event, EventKind
 
 _LEAVES = {EventKind.GRANTED, EventKind.CONVERTED, EventKind.ELECTED, EventKind.LEFT}
 

@@ -26,69 +26,53 @@ from lockstate.words.cell_operations import (
     RenewOperation,
     TakeOperation,
 )
-from lockstate.words.commands import (
+from lockstate.words.commands.admin import HoldRules, PreferLeader, RecordAct, SetNamespace, SetQuota
+from lockstate.words.commands.cells import DeleteCells, PutCell, TransactCells
+from lockstate.words.commands.entries import (
     AbandonWaits,
+    Barrier,
+    Cancel,
+    Command,
+    OnBehalf,
+    Tick,
+    Undecodable,
+)
+from lockstate.words.commands.holds import (
     Acquire,
     AcquirePermits,
     AcquireSeveral,
     AddLocks,
-    AdvanceFence,
-    Algorithm,
-    Asking,
-    Barrier,
     Campaign,
-    Cancel,
-    CloseSession,
-    ClusterAct,
-    Command,
     Convert,
-    DeleteCells,
-    EndWait,
+    HandOver,
+    Proclaim,
+    PutOff,
+    Release,
+    ReleaseByValue,
+    Renew,
+    RenewByValue,
+)
+from lockstate.words.commands.overrides import (
     ForceCloseSession,
     ForceRelease,
     ForceWaits,
     ForgetFence,
     ForgetRates,
     Freeze,
-    HandOver,
-    HoldRules,
-    IfHeld,
-    KeepAlive,
     LiftDelay,
-    NamespaceSettings,
-    Numbered,
-    OnBehalf,
-    OpenSession,
-    PreferLeader,
-    Proclaim,
-    PutCell,
-    PutOff,
-    Quota,
-    RecordAct,
-    Release,
-    ReleaseByValue,
-    Renew,
-    RenewByValue,
-    ResizeSemaphore,
-    ResumeStream,
     Revoke,
-    SetNamespace,
-    SetQuota,
-    TakeRate,
     Thaw,
-    Tick,
-    TransactCells,
-    Uncommon,
-    Undecodable,
-    Wanted,
-    WantedPermits,
-    WantedRate,
     WithdrawRevocation,
 )
+from lockstate.words.commands.primitives import AdvanceFence, ResizeSemaphore, TakeRate
+from lockstate.words.commands.sessions import CloseSession, KeepAlive, OpenSession
+from lockstate.words.commands.streams import EndWait, Numbered, ResumeStream
 from lockstate.words.ids import AttemptId, HoldId, OwnerName, SessionId
-from lockstate.words.kinds import HoldKind
+from lockstate.words.kinds import Algorithm, ClusterAct, HoldKind, IfHeld
 from lockstate.words.modes import Mode, Scope
-from lockstate.words.results import Reason
+from lockstate.words.refusals import Reason
+from lockstate.words.settings import NamespaceSettings, Quota
+from lockstate.words.wanted import Asking, Uncommon, Wanted, WantedPermits, WantedRate
 
 CommandT = TypeVar("CommandT", bound=Command)
 

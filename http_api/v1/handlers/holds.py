@@ -19,7 +19,8 @@ from lockapi.requests.fields import invalid
 from lockapi.requests.overrides import ForceWaitsRequest
 from lockstate.reads import listings
 from lockstate.reads.listings import Whose
-from lockstate.words.results import Holdings, TicketView, WaitsForced
+from lockstate.words.results import WaitsForced
+from lockstate.words.views import Holdings, TicketView
 
 _SLICES_MAX: Final = 100
 """Reads that one call makes, each of a limited number of names: together a million names."""

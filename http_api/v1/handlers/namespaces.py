@@ -10,6 +10,7 @@ from lockapi.problems import ProblemError
 from lockapi.requests.namespaces import RemoveNamespaceRequest, SetNamespaceRequest
 from lockstate.reads import listings
 from lockstate.words import results
+from lockstate.words.views import NamespaceSummary
 
 
 async def list_namespaces(gateway: Gateway, call: Call) -> Reply:
@@ -35,7 +36,7 @@ async def get_namespace(gateway: Gateway, call: Call) -> Reply:
     )
 
 
-def _shown(found: results.NamespaceSummary | None) -> NamespaceInfo:
+def _shown(found: NamespaceSummary | None) -> NamespaceInfo:
     if found is None:
         raise ProblemError("namespace-not-found", "there is no namespace with this prefix")
     return views.namespace_of(found)

@@ -12,6 +12,7 @@ from lockapi.requests.overrides import ForgetRatesRequest
 from lockapi.requests.primitives import PeekRateRequest
 from lockstate.reads import listings
 from lockstate.words import results
+from lockstate.words.refusals import Refused
 
 
 async def take_rate(gateway: Gateway, call: Call) -> Reply:
@@ -26,8 +27,8 @@ async def peek_rate(gateway: Gateway, call: Call) -> Reply:
     return await reads.answer(gateway, call, lambda machine: machine.peek_rate(command), _shown, name=name)
 
 
-def _shown(taken: results.RateTaken | results.Refused) -> RatePeekJson:
-    if isinstance(taken, results.Refused):
+def _shown(taken: results.RateTaken | Refused) -> RatePeekJson:
+    if isinstance(taken, Refused):
         raise problems.refusal(taken)
     return views.rate_peek_of(taken)
 

@@ -14,6 +14,7 @@ from lockapi.requests.overrides import ForceCloseSessionRequest
 from lockapi.requests.service import CloseSessionRequest, KeepAliveRequest, OpenSessionRequest
 from lockstate.reads import listings
 from lockstate.words import results
+from lockstate.words.views import SessionView
 
 KEEP_ALIVE: Final = Direct(KeepAliveRequest.command, results.SessionKept, answers.session_kept)
 
@@ -56,7 +57,7 @@ async def get_session(gateway: Gateway, call: Call) -> Reply:
     return await reads.answer(gateway, call, query, _shown, name=None)
 
 
-def _shown(view: results.SessionView | None) -> SessionInfo:
+def _shown(view: SessionView | None) -> SessionInfo:
     if view is None:
         raise ProblemError("session-expired", "the session has expired or never existed")
     return views.session_of(view)

@@ -44,8 +44,9 @@ from typing import Any
 
 from cluster.observing.event_log import AnyEvent
 from lockstate.machine import LockMachine
+from lockstate.words.events import CellEvent, Event
 from lockstate.words.ids import HoldId
-from lockstate.words.results import CellEvent, Event, Result
+from lockstate.words.results import Result
 from tests.simulation.checks.beliefs import Beliefs
 from tests.simulation.checks.belonging import Belonging
 from tests.simulation.checks.cells import Cells

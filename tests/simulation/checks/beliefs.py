@@ -4,9 +4,11 @@ from collections import deque
 from collections.abc import Iterable
 from typing import Final
 
-from lockstate.words.commands import AcquirePermits, ResizeSemaphore
+from lockstate.words.commands.holds import AcquirePermits
+from lockstate.words.commands.primitives import ResizeSemaphore
 from lockstate.words.ids import HoldId
-from lockstate.words.results import Granted, GrantedSeveral, HoldKind, Resized
+from lockstate.words.kinds import HoldKind
+from lockstate.words.results import Granted, GrantedSeveral, Resized
 from tests.simulation.checks.conflicts import conflict
 from tests.simulation.checks.model_replay import Step
 from tests.simulation.checks.report import Report

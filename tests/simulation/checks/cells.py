@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from lockstate.words.commands import DeleteCells, PutCell, TransactCells
+from lockstate.words.commands.cells import DeleteCells, PutCell, TransactCells
 from lockstate.words.results import CellsDeleted, CellWritten, Result, Transacted
 from tests.simulation.checks.report import Report
 from tests.simulation.workload.history import Call

@@ -4,32 +4,32 @@ from typing import Any, Final
 
 import msgspec
 
+from lockstate.words.events import Event
 from lockstate.words.limits import HOLDERS_SHOWN_MAX
 from lockstate.words.modes import Mode, Scope
+from lockstate.words.refusals import CycleView, Reason, Refused
 from lockstate.words.results import (
     CellRead,
-    CellView,
-    CycleView,
-    ElectionView,
-    Event,
     ForceReleased,
     Granted,
     HandedOver,
+    NumberedDone,
+    Revoked,
+    RulesHeld,
+    SessionForced,
+    SessionKept,
+    Transacted,
+    WaitsForced,
+)
+from lockstate.words.views import (
+    CellView,
+    ElectionView,
     HolderView,
     HoldView,
     LockView,
-    NumberedDone,
-    Reason,
-    Refused,
-    Revoked,
-    RulesHeld,
     SemaphoreView,
-    SessionForced,
-    SessionKept,
     SessionView,
-    Transacted,
     WaiterView,
-    WaitsForced,
 )
 
 DEADLOCKS: Final = frozenset({Reason.DEADLOCK, Reason.CONVERSION_DEADLOCK})

@@ -3,8 +3,8 @@
 from collections.abc import Iterable
 from typing import Final
 
-from lockstate.words.commands import Wanted
 from lockstate.words.modes import Mode, Scope
+from lockstate.words.wanted import Wanted
 
 _TOGETHER: Final = (
     {Mode.SHARED},

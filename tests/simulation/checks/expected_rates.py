@@ -3,7 +3,8 @@
 The limits of a simulated world are small: a sliding window is exact there.
 """
 
-from lockstate.words.commands import Algorithm, TakeRate
+from lockstate.words.commands.primitives import TakeRate
+from lockstate.words.kinds import Algorithm
 from tests.property.model_rates import RateModel
 
 Key = tuple[str, Algorithm, int]

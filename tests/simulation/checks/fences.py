@@ -1,7 +1,9 @@
 """Fences seen from outside: what a resource has seen never goes back, unless somebody has it forgotten."""
 
-from lockstate.words.commands import AdvanceFence, ForgetFence
-from lockstate.words.results import FenceAdvanced, Reason, Refused, Result
+from lockstate.words.commands.overrides import ForgetFence
+from lockstate.words.commands.primitives import AdvanceFence
+from lockstate.words.refusals import Reason, Refused
+from lockstate.words.results import FenceAdvanced, Result
 from tests.simulation.checks.report import Report
 from tests.simulation.workload.history import Call
 

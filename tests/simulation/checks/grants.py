@@ -5,15 +5,8 @@ from itertools import islice
 from typing import Final, TypeVar
 
 from lockstate.words.cell_operations import TakeOperation
-from lockstate.words.commands import (
-    Acquire,
-    AcquirePermits,
-    AddLocks,
-    Campaign,
-    Convert,
-    RenewByValue,
-    TransactCells,
-)
+from lockstate.words.commands.cells import TransactCells
+from lockstate.words.commands.holds import Acquire, AcquirePermits, AddLocks, Campaign, Convert, RenewByValue
 from lockstate.words.ids import NO_HOLD, HoldId
 from lockstate.words.modes import Mode
 from lockstate.words.results import Granted, Proclaimed, Renewed, Result, Transacted

@@ -9,19 +9,15 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import Final, NoReturn
 
-from lockstate.words.commands import Acquire, AcquirePermits, ForceRelease, ResizeSemaphore, Wanted
+from lockstate.words.commands.holds import Acquire, AcquirePermits
+from lockstate.words.commands.overrides import ForceRelease
+from lockstate.words.commands.primitives import ResizeSemaphore
+from lockstate.words.events import Event, EventKind
 from lockstate.words.ids import HoldId, OwnerName, SessionId
+from lockstate.words.kinds import HoldKind
 from lockstate.words.modes import Mode
-from lockstate.words.results import (
-    Event,
-    EventKind,
-    ForceReleased,
-    Granted,
-    GrantedSeveral,
-    HoldKind,
-    Queued,
-    Resized,
-)
+from lockstate.words.results import ForceReleased, Granted, GrantedSeveral, Queued, Resized
+from lockstate.words.wanted import Wanted
 from tests.simulation.checks.conflicts import conflict, draws_token, is_stronger
 from tests.simulation.checks.model_replay import Step
 from tests.simulation.checks.report import Report

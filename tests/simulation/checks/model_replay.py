@@ -15,35 +15,14 @@ from lockstate.machine import LockMachine
 from lockstate.tables.owners import session_name
 from lockstate.words import limits
 from lockstate.words.codec import decode_entry
-from lockstate.words.commands import (
-    AbandonWaits,
-    Command,
-    EndWait,
-    Entry,
-    Numbered,
-    OnBehalf,
-    Undecodable,
-)
+from lockstate.words.commands.entries import AbandonWaits, Command, Entry, OnBehalf, Undecodable
+from lockstate.words.commands.streams import EndWait, Numbered
+from lockstate.words.events import HELD_TOO_LONG, CellEvent, Event, EventKind, Left
 from lockstate.words.ids import HoldId, SessionId
-from lockstate.words.results import (
-    HELD_TOO_LONG,
-    CellEvent,
-    CellView,
-    ElectionView,
-    Event,
-    EventKind,
-    FenceView,
-    Granted,
-    HoldKind,
-    Left,
-    LockView,
-    NumberedDone,
-    Refused,
-    Result,
-    SemaphoreView,
-    SessionView,
-    WaitsAbandoned,
-)
+from lockstate.words.kinds import HoldKind
+from lockstate.words.refusals import Refused
+from lockstate.words.results import Granted, NumberedDone, Result, WaitsAbandoned
+from lockstate.words.views import CellView, ElectionView, FenceView, LockView, SemaphoreView, SessionView
 from tests.property import model_views
 from tests.property.model import pass_time, run
 from tests.property.model_attempts import came_through, is_left_by

@@ -10,21 +10,13 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from lockstate.words import limits
-from lockstate.words.commands import (
-    PRIORITY_DEFAULT,
-    Acquire,
-    AcquirePermits,
-    AddLocks,
-    Campaign,
-    Change,
-    Command,
-    Convert,
-    Undecodable,
-    Wanted,
-)
+from lockstate.words.commands.entries import Command, Undecodable
+from lockstate.words.commands.holds import Acquire, AcquirePermits, AddLocks, Campaign, Change, Convert
 from lockstate.words.ids import HoldId
+from lockstate.words.kinds import HoldKind
 from lockstate.words.modes import Mode
-from lockstate.words.results import Granted, GrantedSeveral, HandedOver, HoldKind, Queued, Result
+from lockstate.words.results import Granted, GrantedSeveral, HandedOver, Queued, Result
+from lockstate.words.wanted import PRIORITY_DEFAULT, Wanted
 from tests.simulation.checks.conflicts import conflict
 from tests.simulation.checks.grants import shorten
 from tests.simulation.checks.model_replay import Step

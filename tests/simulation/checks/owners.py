@@ -3,8 +3,10 @@
 What the log names nobody for, the model lets pass as the product does. Here only clients count.
 """
 
-from lockstate.words.commands import CloseSession, KeepAlive, Release, Renew
-from lockstate.words.results import Refused, Result
+from lockstate.words.commands.holds import Release, Renew
+from lockstate.words.commands.sessions import CloseSession, KeepAlive
+from lockstate.words.refusals import Refused
+from lockstate.words.results import Result
 from tests.simulation.checks.report import Report
 from tests.simulation.workload.history import Call
 from tests.simulation.workload.owned import Owned

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from lockstate.machine import LockMachine
-from lockstate.words.results import Event
+from lockstate.words.events import Event
 from tests.simulation.checks.report import Report
 from tests.support.ticket_book import TicketBook
 

@@ -17,7 +17,9 @@ from collections import deque
 from collections.abc import Iterable, Sequence
 from typing import Any, Final, NamedTuple
 
-from lockstate.words.commands import Algorithm, ForgetRates, TakeRate
+from lockstate.words.commands.overrides import ForgetRates
+from lockstate.words.commands.primitives import TakeRate
+from lockstate.words.kinds import Algorithm
 from lockstate.words.results import RateTaken, Result
 from tests.simulation.checks.expected_rates import Key, key_of
 from tests.simulation.checks.model_replay import Step

@@ -12,8 +12,10 @@ from dataclasses import dataclass, field
 from typing import Final, NoReturn, TypeAlias
 
 from lockstate.machine import LockMachine
-from lockstate.words.commands import Acquire, Cancel, Command, Release, Undecodable
-from lockstate.words.results import Cancelled, EventKind, Granted, Released, Result
+from lockstate.words.commands.entries import Cancel, Command, Undecodable
+from lockstate.words.commands.holds import Acquire, Release
+from lockstate.words.events import EventKind
+from lockstate.words.results import Cancelled, Granted, Released, Result
 from tests.simulation.checks.grants import shorten
 from tests.simulation.checks.model_replay import Step
 from tests.simulation.checks.report import Report

@@ -10,8 +10,17 @@ from dataclasses import dataclass, field
 from lockstate.catalogue import request_key
 from lockstate.rules.on_behalf import on_behalf
 from lockstate.words.codec import encode_command
-from lockstate.words.commands import AbandonWaits, Barrier, Cancel, Command, OnBehalf, Tick, Undecodable
-from lockstate.words.results import Granted, Queued, Reason, Refused, Result
+from lockstate.words.commands.entries import (
+    AbandonWaits,
+    Barrier,
+    Cancel,
+    Command,
+    OnBehalf,
+    Tick,
+    Undecodable,
+)
+from lockstate.words.refusals import Reason, Refused
+from lockstate.words.results import Granted, Queued, Result
 from tests.property.model_deadlock import check_cycle
 from tests.property.model_records import Deadlock
 from tests.simulation.checks.comparable import DEADLOCKS, plain

@@ -6,13 +6,10 @@ Independent of the log: only what clients say counts. Rules: docs/semantics.md, 
 from collections.abc import Iterable
 from typing import Any, Final, get_args
 
-from lockstate.words.commands import (
-    Command,
-    MayWait,
-    NumberedCommand,
-    Renew,
-    RenewByValue,
-)
+from lockstate.words.commands.entries import Command
+from lockstate.words.commands.holds import MayWait, Renew, RenewByValue
+from lockstate.words.commands.streams import NumberedCommand
+from lockstate.words.refusals import Reason, Refused
 from lockstate.words.results import (
     DelaysLifted,
     FenceAdvanced,
@@ -23,8 +20,6 @@ from lockstate.words.results import (
     PutOffTo,
     RatesForgotten,
     RateTaken,
-    Reason,
-    Refused,
     Released,
     Renewed,
     Resized,

@@ -8,9 +8,11 @@ import pytest
 
 from lockstate.machine import LockMachine
 from lockstate.words.codec import decode_entry, encode_command, encode_entry
-from lockstate.words.commands import Acquire, Command, Uncommon
+from lockstate.words.commands.entries import Command
+from lockstate.words.commands.holds import Acquire
 from lockstate.words.modes import Mode
 from lockstate.words.results import Result
+from lockstate.words.wanted import Uncommon
 from tests.simulation.checks.all_checkers import Checkers, Violation
 from tests.simulation.checks.logs import LogEntry
 from tests.simulation.workload.history import History

@@ -12,7 +12,8 @@ from lockstate.invariants import streams_are_right
 from lockstate.machine import LockMachine
 from lockstate.reads import listings
 from lockstate.stored import snapshot
-from lockstate.words.results import CellEvent, Event, EventKind, StreamView
+from lockstate.words.events import CellEvent, Event, EventKind
+from lockstate.words.views import StreamView
 from tests.property import model_principals
 from tests.simulation.checks.comparable import plain
 from tests.simulation.checks.model_replay import Expected

@@ -11,7 +11,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from lockstate.words.commands import EndWait, MayWait, Numbered, NumberedCommand, ResumeStream
+from lockstate.words.commands.holds import MayWait
+from lockstate.words.commands.streams import EndWait, Numbered, NumberedCommand, ResumeStream
 from lockstate.words.ids import SessionId
 from lockstate.words.results import FrameRefused, NumberedDone, Queued, Result, StreamFault, StreamResumed
 from tests.simulation.checks.cells import Cells

@@ -1,7 +1,8 @@
 """What transactions have taken, for checkers that follow holds and tokens."""
 
 from lockstate.words.cell_operations import TakeOperation
-from lockstate.words.commands import Command, TransactCells, Undecodable
+from lockstate.words.commands.cells import TransactCells
+from lockstate.words.commands.entries import Command, Undecodable
 from lockstate.words.results import LockTaken, Result, Transacted
 
 

@@ -1,21 +1,16 @@
 """The checkers of what clients see object to what they are for, and to nothing else."""
 
-from lockstate.words.commands import (
-    Barrier,
-    Cancel,
-    CloseSession,
-    ForceRelease,
-    KeepAlive,
-    NamespaceSettings,
-    OpenSession,
-    Release,
-    Renew,
-    SetNamespace,
-    Tick,
-)
+from lockstate.words.commands.admin import SetNamespace
+from lockstate.words.commands.entries import Barrier, Cancel, Tick
+from lockstate.words.commands.holds import Release, Renew
+from lockstate.words.commands.overrides import ForceRelease
+from lockstate.words.commands.sessions import CloseSession, KeepAlive, OpenSession
 from lockstate.words.ids import AttemptId, HoldId, SessionId
 from lockstate.words.modes import Mode
-from lockstate.words.results import Granted, LockView, Reason, Refused, Released
+from lockstate.words.refusals import Reason, Refused
+from lockstate.words.results import Granted, Released
+from lockstate.words.settings import NamespaceSettings
+from lockstate.words.views import LockView
 from tests.simulation.checks.scripted_cluster import ScriptedCluster, acquire, objects
 from tests.simulation.workload.history import Query, ReadLock, ReadLocks, ReadSession
 

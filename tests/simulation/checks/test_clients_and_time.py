@@ -1,32 +1,19 @@
 """The checkers that look at clients and time only object to what they are for, and to nothing else."""
 
 from lockstate.words.cell_operations import TakeOperation
-from lockstate.words.commands import (
-    AbandonWaits,
-    Asking,
-    Cancel,
-    CloseSession,
-    Command,
-    ForceRelease,
-    KeepAlive,
-    NamespaceSettings,
-    OpenSession,
-    Release,
-    Renew,
-    SetNamespace,
-    Tick,
-    TransactCells,
-    Wanted,
-)
+from lockstate.words.commands.admin import SetNamespace
+from lockstate.words.commands.cells import TransactCells
+from lockstate.words.commands.entries import AbandonWaits, Cancel, Command, Tick
+from lockstate.words.commands.holds import Release, Renew
+from lockstate.words.commands.overrides import ForceRelease
+from lockstate.words.commands.sessions import CloseSession, KeepAlive, OpenSession
 from lockstate.words.ids import AttemptId, HoldId, OwnerName, SessionId
 from lockstate.words.modes import Mode
+from lockstate.words.refusals import Reason, Refused
 from lockstate.words.results import (
     ForceReleased,
     Granted,
-    HolderView,
     LockTaken,
-    Reason,
-    Refused,
     Released,
     Renewed,
     Result,
@@ -34,6 +21,9 @@ from lockstate.words.results import (
     SessionOpened,
     Transacted,
 )
+from lockstate.words.settings import NamespaceSettings
+from lockstate.words.views import HolderView
+from lockstate.words.wanted import Asking, Wanted
 from tests.simulation.checks.all_checkers import Checkers
 from tests.simulation.checks.model_replay import Step
 from tests.simulation.checks.requests import Requests

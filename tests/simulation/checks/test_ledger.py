@@ -3,10 +3,16 @@
 import msgspec
 import pytest
 
-from lockstate.words.commands import AcquirePermits, ForceRelease, OpenSession, Release, ResizeSemaphore
+from lockstate.words.commands.holds import AcquirePermits, Release
+from lockstate.words.commands.overrides import ForceRelease
+from lockstate.words.commands.primitives import ResizeSemaphore
+from lockstate.words.commands.sessions import OpenSession
+from lockstate.words.events import Event, EventKind
 from lockstate.words.ids import NO_OWNER, AttemptId, HoldId, SessionId
+from lockstate.words.kinds import HoldKind
 from lockstate.words.modes import Mode
-from lockstate.words.results import Event, EventKind, Granted, HoldKind, Refused, Resized
+from lockstate.words.refusals import Refused
+from lockstate.words.results import Granted, Resized
 from tests.simulation.checks.ledger import Ledger
 from tests.simulation.checks.model_replay import Answer, Step
 from tests.simulation.checks.report import Report

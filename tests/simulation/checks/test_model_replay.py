@@ -5,29 +5,17 @@ from random import Random
 import msgspec
 import pytest
 
-from lockstate.words.commands import (
-    AbandonWaits,
-    Acquire,
-    Algorithm,
-    Cancel,
-    Change,
-    CloseSession,
-    Command,
-    ForceRelease,
-    KeepAlive,
-    MayWait,
-    OpenSession,
-    Proclaim,
-    PutOff,
-    Release,
-    Renew,
-    TakeRate,
-    Uncommon,
-)
+from lockstate.words.commands.entries import AbandonWaits, Cancel, Command
+from lockstate.words.commands.holds import Acquire, Change, MayWait, Proclaim, PutOff, Release, Renew
+from lockstate.words.commands.overrides import ForceRelease
+from lockstate.words.commands.primitives import TakeRate
+from lockstate.words.commands.sessions import CloseSession, KeepAlive, OpenSession
 from lockstate.words.ids import NO_SESSION, AttemptId, HoldId, OwnerName, SessionId
-from lockstate.words.kinds import HoldKind
+from lockstate.words.kinds import Algorithm, HoldKind
 from lockstate.words.modes import Mode
-from lockstate.words.results import ForceReleased, HolderView, Queued
+from lockstate.words.results import ForceReleased, Queued
+from lockstate.words.views import HolderView
+from lockstate.words.wanted import Uncommon
 from tests.property import random_commands
 from tests.simulation.checks.comparable import plain
 from tests.simulation.checks.scripted_cluster import ScriptedCluster

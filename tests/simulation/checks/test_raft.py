@@ -4,7 +4,8 @@ from lockstate.machine import LockMachine
 from lockstate.stored import snapshot
 from lockstate.tables.requests import RequestMemory
 from lockstate.words.codec import decode_entry
-from lockstate.words.commands import KeepAlive, Tick
+from lockstate.words.commands.entries import Tick
+from lockstate.words.commands.sessions import KeepAlive
 from lockstate.words.ids import HoldId, OwnerName, SessionId
 from tests.simulation.checks.all_checkers import Violation
 from tests.simulation.checks.scripted_cluster import ListLog, ScriptedCluster, acquire, objects

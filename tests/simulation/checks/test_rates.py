@@ -4,7 +4,8 @@ import itertools
 
 import pytest
 
-from lockstate.words.commands import Algorithm, TakeRate
+from lockstate.words.commands.primitives import TakeRate
+from lockstate.words.kinds import Algorithm
 from lockstate.words.results import RateTaken
 from tests.simulation.checks import rates as checked
 from tests.simulation.checks.model_replay import Answer, Step

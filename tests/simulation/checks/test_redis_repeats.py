@@ -6,7 +6,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lockstate.words.commands import Acquire, Release
+from lockstate.words.commands.holds import Acquire, Release
 from lockstate.words.ids import AttemptId, HoldId, OwnerName
 from lockstate.words.modes import Mode
 from lockstate.words.results import Granted, Released

@@ -2,24 +2,18 @@
 
 import msgspec
 
-from lockstate.words.commands import (
-    AdvanceFence,
-    Numbered,
-    NumberedCommand,
-    OpenSession,
-    Release,
-    Renew,
-    ResumeStream,
-)
+from lockstate.words.commands.holds import Release, Renew
+from lockstate.words.commands.primitives import AdvanceFence
+from lockstate.words.commands.sessions import OpenSession
+from lockstate.words.commands.streams import Numbered, NumberedCommand, ResumeStream
 from lockstate.words.ids import HoldId, SessionId
+from lockstate.words.refusals import Reason, Refused
 from lockstate.words.results import (
     FenceAdvanced,
     FrameRefused,
     Granted,
     NumberedDone,
     Queued,
-    Reason,
-    Refused,
     Renewed,
     Result,
     StreamFault,

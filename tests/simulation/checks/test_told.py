@@ -1,7 +1,7 @@
 """The checker of waits objects to a node that keeps the end of a wait to itself, and to nothing else."""
 
 from lockstate.words.ids import HoldId
-from lockstate.words.results import Reason, Refused
+from lockstate.words.refusals import Reason, Refused
 from tests.simulation.checks.model_replay import Step
 from tests.simulation.checks.report import Report
 from tests.simulation.checks.scripted_cluster import objects

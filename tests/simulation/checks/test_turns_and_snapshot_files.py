@@ -1,6 +1,6 @@
 """The checkers of turns and of snapshot files object to what they are for, and to nothing else."""
 
-from lockstate.words.commands import Tick
+from lockstate.words.commands.entries import Tick
 from tests.simulation.checks.logs import Committed
 from tests.simulation.checks.report import Report
 from tests.simulation.checks.scripted_cluster import ScriptedCluster, objects

@@ -4,42 +4,28 @@ import msgspec
 import pytest
 
 from lockstate.rules.holds import LEASE_EXPIRED
-from lockstate.words.commands import (
-    Acquire,
-    AcquirePermits,
-    AdvanceFence,
-    Algorithm,
-    Campaign,
-    Command,
-    Convert,
-    KeepAlive,
-    OpenSession,
-    Proclaim,
-    PutCell,
-    Release,
-    ResizeSemaphore,
-    TakeRate,
-    Tick,
-    Uncommon,
-    Wanted,
-)
+from lockstate.words.commands.cells import PutCell
+from lockstate.words.commands.entries import Command, Tick
+from lockstate.words.commands.holds import Acquire, AcquirePermits, Campaign, Convert, Proclaim, Release
+from lockstate.words.commands.primitives import AdvanceFence, ResizeSemaphore, TakeRate
+from lockstate.words.commands.sessions import KeepAlive, OpenSession
+from lockstate.words.events import EventKind
 from lockstate.words.ids import AttemptId, HoldId, SessionId
+from lockstate.words.kinds import Algorithm, HoldKind
 from lockstate.words.modes import Mode, Scope
+from lockstate.words.refusals import Reason, Refused
 from lockstate.words.results import (
     CellWritten,
-    EventKind,
     FenceAdvanced,
     Granted,
-    HoldKind,
     Queued,
     RateTaken,
-    Reason,
-    Refused,
     Released,
     Result,
     SessionKept,
     SessionOpened,
 )
+from lockstate.words.wanted import Uncommon, Wanted
 from tests.simulation.checks.cells import Cells
 from tests.simulation.checks.conflicts import are_compatible, conflict, draws_token, is_stronger
 from tests.simulation.checks.fences import Fences

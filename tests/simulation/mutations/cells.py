@@ -10,9 +10,11 @@ from lockstate.rules.lock_parts import LockParts
 from lockstate.rules.transactions import Transactions
 from lockstate.tables.cells import Cell, CellTable
 from lockstate.words.cell_operations import Compare, HoldCompare, LockCompare
-from lockstate.words.commands import DeleteCells, PutCell, TransactCells
+from lockstate.words.commands.cells import DeleteCells, PutCell, TransactCells
+from lockstate.words.events import CellEventKind
 from lockstate.words.ids import SessionId
-from lockstate.words.results import CellEventKind, Refused, Result
+from lockstate.words.refusals import Refused
+from lockstate.words.results import Result
 from tests.simulation.mutations.mutation import Mutation, Surroundings, replaced
 
 _CELLS: Final = Surroundings(minutes=1, client_settings={"cells_share": 0.7})

@@ -10,9 +10,10 @@ from lockstate.rules.pleas import Pleas
 from lockstate.tables.records import Hold, Permits, Plea, Ticket
 from lockstate.tables.state import State
 from lockstate.words.claims import Claims
-from lockstate.words.commands import HandOver, Wanted
+from lockstate.words.commands.holds import HandOver
 from lockstate.words.kinds import HoldKind
-from lockstate.words.results import Refused
+from lockstate.words.refusals import Refused
+from lockstate.words.wanted import Wanted
 from tests.simulation.mutations.mutation import OPERATED, Mutation, Surroundings, replaced
 
 _HANDED_OVER: Final = Surroundings(

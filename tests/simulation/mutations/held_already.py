@@ -8,8 +8,11 @@ from lockstate.rules.holds import Holds
 from lockstate.tables.owners import wish_of
 from lockstate.tables.records import NOTHING, Hold, RequestKey
 from lockstate.words.claims import Claims
-from lockstate.words.commands import Acquire, IfHeld
-from lockstate.words.results import EventKind, Granted, HoldKind, Refused, Released, Result
+from lockstate.words.commands.holds import Acquire
+from lockstate.words.events import EventKind
+from lockstate.words.kinds import HoldKind, IfHeld
+from lockstate.words.refusals import Refused
+from lockstate.words.results import Granted, Released, Result
 from tests.simulation.mutations.mutation import Mutation, Surroundings, replaced
 
 _TREE: Final = ("a", "a/b", "a/b/c", "a/d", "e")

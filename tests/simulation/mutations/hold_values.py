@@ -10,7 +10,7 @@ from lockstate.tables.rare import changed
 from lockstate.tables.records import Hold, Ticket, hold_of
 from lockstate.tables.state import State
 from lockstate.words.claims import Claims
-from lockstate.words.commands import ReleaseByValue, RenewByValue
+from lockstate.words.commands.holds import ReleaseByValue, RenewByValue
 from lockstate.words.results import Granted
 from tests.simulation.mutations.mutation import Mutation, Surroundings, replaced
 

@@ -14,7 +14,7 @@ from unittest import mock
 import msgspec
 
 import cluster.config
-from lockstate.words.commands import NamespaceSettings
+from lockstate.words.settings import NamespaceSettings
 from tests.simulation.faults.hostile_network import Chances
 from tests.simulation.plan import Plan, make_plan
 from tests.simulation.workload import client_commands

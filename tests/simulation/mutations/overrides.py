@@ -19,24 +19,18 @@ from lockstate.tables.freezes import FrozenPrefixes
 from lockstate.tables.records import Hold, Session, Ticket
 from lockstate.tables.state import State
 from lockstate.words.claims import Claims
-from lockstate.words.commands import (
-    Command,
+from lockstate.words.commands.admin import RecordAct
+from lockstate.words.commands.entries import Command
+from lockstate.words.commands.overrides import (
     ForceCloseSession,
     ForceRelease,
     ForgetFence,
     ForgetRates,
-    KeepAlive,
     LiftDelay,
-    RecordAct,
 )
-from lockstate.words.results import (
-    DelaysLifted,
-    EventKind,
-    FenceForgotten,
-    RatesForgotten,
-    Result,
-    SessionForced,
-)
+from lockstate.words.commands.sessions import KeepAlive
+from lockstate.words.events import EventKind
+from lockstate.words.results import DelaysLifted, FenceForgotten, RatesForgotten, Result, SessionForced
 from tests.simulation.mutations.mutation import OPERATED, Mutation, Surroundings, replaced
 
 _OPERATED: Final = Surroundings(minutes=2, client_settings={"vocabulary_share": 0.9, "think_s": 0.15})

@@ -12,15 +12,11 @@ from lockstate.rules.waits import Waits
 from lockstate.tables.pleas import PleaTable
 from lockstate.tables.records import Ask, Hold, Plea, Semaphore, Ticket
 from lockstate.words.claims import Claims
-from lockstate.words.commands import (
-    AcquirePermits,
-    ForceWaits,
-    PutOff,
-    Renew,
-    Revoke,
-    WithdrawRevocation,
-)
-from lockstate.words.results import Granted, Left, Refused, Result, WaitsForced
+from lockstate.words.commands.holds import AcquirePermits, PutOff, Renew
+from lockstate.words.commands.overrides import ForceWaits, Revoke, WithdrawRevocation
+from lockstate.words.events import Left
+from lockstate.words.refusals import Refused
+from lockstate.words.results import Granted, Result, WaitsForced
 from tests.simulation.mutations.mutation import OPERATED, Mutation, Surroundings, in_namespaces, replaced
 
 _ASKED: Final = Surroundings(minutes=2, client_settings={"vocabulary_share": 0.9, "think_s": 0.15})

@@ -8,7 +8,7 @@ from lockstate.tables.namespaces import Namespaces
 from lockstate.tables.principals import Principals
 from lockstate.tables.records import Delay, Hold, Ticket
 from lockstate.tables.state import State
-from lockstate.words.results import Refused
+from lockstate.words.refusals import Refused
 from tests.simulation.mutations.mutation import (
     Mutation,
     Surroundings,

@@ -8,8 +8,8 @@ import lockstate.stored.snapshot
 import lockstate.tables.state
 from lockstate.tables.rare import changed
 from lockstate.tables.records import Ticket
-from lockstate.words.commands import PRIORITY_DEFAULT
 from lockstate.words.ids import HoldId
+from lockstate.words.wanted import PRIORITY_DEFAULT
 from tests.simulation.mutations.mutation import Mutation, Surroundings, replaced
 from tests.simulation.mutations.states import can_overtake
 

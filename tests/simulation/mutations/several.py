@@ -8,8 +8,9 @@ from lockstate.tables import queues
 from lockstate.tables.claim_table import Freed
 from lockstate.tables.records import Hold, Semaphore, Ticket, permits_in
 from lockstate.tables.state import State
-from lockstate.words.commands import Wanted, WantedRate
-from lockstate.words.results import RateUsed, Refused
+from lockstate.words.refusals import Refused
+from lockstate.words.results import RateUsed
+from lockstate.words.wanted import Wanted, WantedRate
 from tests.simulation.mutations.mutation import Mutation, Surroundings, many_snapshots, replaced, together
 from tests.simulation.workload.full_vocabulary import FullVocabulary
 

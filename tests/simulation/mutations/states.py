@@ -18,18 +18,14 @@ from lockstate.tables.requests import RequestMemory
 from lockstate.tables.state import State
 from lockstate.words import limits
 from lockstate.words.claims import Claims
-from lockstate.words.commands import Batch, Cancel, Command, Renew, Undecodable
+from lockstate.words.commands.entries import Batch, Cancel, Command, Undecodable
+from lockstate.words.commands.holds import Renew
+from lockstate.words.events import EventKind
+from lockstate.words.kinds import HoldKind
 from lockstate.words.modes import CONFLICTING, FIELD, Mode, Scope, claim_of, intent_of
-from lockstate.words.results import (
-    BatchOutcome,
-    Cancelled,
-    EventKind,
-    HoldKind,
-    Reason,
-    Refused,
-    Renewed,
-    Result,
-)
+from lockstate.words.outcomes import BatchOutcome
+from lockstate.words.refusals import Reason, Refused
+from lockstate.words.results import Cancelled, Renewed, Result
 from tests.simulation.mutations.mutation import (
     Apply,
     Mutation,

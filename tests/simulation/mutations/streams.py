@@ -9,7 +9,7 @@ from cluster.commands.waiters import Waiters
 from lockstate.rules.frames import Frames
 from lockstate.tables.records import Kept, Stream
 from lockstate.tables.streams import Streams
-from lockstate.words.commands import EndWait, Numbered
+from lockstate.words.commands.streams import EndWait, Numbered
 from lockstate.words.ids import HoldId, SessionId
 from lockstate.words.results import Queued, Result
 from tests.simulation.mutations.mutation import Mutation, Surroundings, replaced

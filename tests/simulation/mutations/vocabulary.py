@@ -25,17 +25,14 @@ from lockstate.tables.records import Hold, RequestKey, Ticket, each_lock
 from lockstate.tables.state import State
 from lockstate.tables.wait_graph import Cycle
 from lockstate.words.claims import Claims, claims_of, shown_name
-from lockstate.words.commands import (
-    AcquirePermits,
-    AdvanceFence,
-    Cancel,
-    Release,
-    Renew,
-    ResizeSemaphore,
-    Wanted,
-)
+from lockstate.words.commands.entries import Cancel
+from lockstate.words.commands.holds import AcquirePermits, Release, Renew
+from lockstate.words.commands.primitives import AdvanceFence, ResizeSemaphore
+from lockstate.words.events import EventKind
 from lockstate.words.modes import Counts, Mode, is_intent, is_tree
-from lockstate.words.results import CycleView, EventKind, FenceAdvanced, Released, Result
+from lockstate.words.refusals import CycleView
+from lockstate.words.results import FenceAdvanced, Released, Result
+from lockstate.words.wanted import Wanted
 from tests.simulation.mutations.mutation import Mutation, Surroundings, replaced, together
 from tests.simulation.mutations.states import beside
 

@@ -7,9 +7,13 @@ from zlib import crc32
 
 from cluster.errors import ClusterError
 from cluster.node import Answer, Node
-from lockstate.words.commands import Command, KeepAlive, MayWait, NamespaceSettings, Numbered
+from lockstate.words.commands.entries import Command
+from lockstate.words.commands.holds import MayWait
+from lockstate.words.commands.sessions import KeepAlive
+from lockstate.words.commands.streams import Numbered
 from lockstate.words.ids import AttemptId, HoldId
 from lockstate.words.results import Result
+from lockstate.words.settings import NamespaceSettings
 from tests.simulation.checks.turns import Kind
 from tests.simulation.workload.call_transport import (
     CallTransport,

@@ -21,7 +21,9 @@ from lockstate.words.cell_operations import (
     RenewOperation,
     TakeOperation,
 )
-from lockstate.words.commands import Acquire, Command, DeleteCells, PutCell, TransactCells
+from lockstate.words.commands.cells import DeleteCells, PutCell, TransactCells
+from lockstate.words.commands.entries import Command
+from lockstate.words.commands.holds import Acquire
 from lockstate.words.ids import NO_SESSION, AttemptId, OwnerName, SessionId
 from lockstate.words.kinds import HoldKind
 from lockstate.words.modes import Mode

@@ -7,17 +7,12 @@ from typing import Final
 import msgspec
 
 from lockstate.words import results
-from lockstate.words.commands import (
-    CloseSession,
-    ForceRelease,
-    KeepAlive,
-    MayWait,
-    OpenSession,
-    Release,
-    Renew,
-)
+from lockstate.words.commands.holds import MayWait, Release, Renew
+from lockstate.words.commands.overrides import ForceRelease
+from lockstate.words.commands.sessions import CloseSession, KeepAlive, OpenSession
 from lockstate.words.ids import NO_SESSION, SessionId
-from lockstate.words.results import Reason, Refused, Result
+from lockstate.words.refusals import Reason, Refused
+from lockstate.words.results import Result
 from tests.simulation.workload.any_client import AnyClient
 from tests.simulation.workload.call_transport import CallTransport
 from tests.simulation.workload.caller import Caller

@@ -5,48 +5,38 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 
-from lockstate.words.commands import (
+from lockstate.words.commands.admin import HoldRules, PreferLeader, RecordAct, SetNamespace
+from lockstate.words.commands.holds import (
     Acquire,
     AcquirePermits,
     AcquireSeveral,
     AddLocks,
-    AdvanceFence,
-    Algorithm,
-    Asking,
     Campaign,
-    ClusterAct,
     Convert,
+    HandOver,
+    PutOff,
+    ReleaseByValue,
+    RenewByValue,
+)
+from lockstate.words.commands.overrides import (
     ForceCloseSession,
     ForceRelease,
     ForceWaits,
     ForgetFence,
     ForgetRates,
     Freeze,
-    HandOver,
-    HoldRules,
-    IfHeld,
     LiftDelay,
-    NamespaceSettings,
-    PreferLeader,
-    PutOff,
-    RecordAct,
-    ReleaseByValue,
-    RenewByValue,
-    ResizeSemaphore,
     Revoke,
-    SetNamespace,
-    TakeRate,
     Thaw,
-    Uncommon,
-    Wanted,
-    WantedPermits,
-    WantedRate,
     WithdrawRevocation,
 )
+from lockstate.words.commands.primitives import AdvanceFence, ResizeSemaphore, TakeRate
 from lockstate.words.ids import NO_OWNER, NO_SESSION, HoldId, OwnerName, SessionId
-from lockstate.words.kinds import HoldKind
+from lockstate.words.kinds import Algorithm, ClusterAct, HoldKind, IfHeld
 from lockstate.words.modes import Mode, Scope
-from lockstate.words.results import LockView, WaiterView
+from lockstate.words.settings import NamespaceSettings
+from lockstate.words.views import LockView, WaiterView
+from lockstate.words.wanted import Asking, Uncommon, Wanted, WantedPermits, WantedRate
 from tests.simulation.checks.conflicts import covers
 from tests.simulation.workload.caller import Caller
 from tests.simulation.workload.client_holds import Held

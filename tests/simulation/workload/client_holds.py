@@ -3,14 +3,12 @@
 from dataclasses import dataclass, field
 from typing import Final
 
-from lockstate.words.commands import AcquirePermits, Campaign, MayWait, Wanted
+from lockstate.words.commands.holds import AcquirePermits, Campaign, MayWait
 from lockstate.words.ids import NO_SESSION, HoldId, SessionId
+from lockstate.words.kinds import HoldKind
 from lockstate.words.modes import Mode
-from lockstate.words.results import (
-    Granted,
-    GrantedSeveral,
-    HoldKind,
-)
+from lockstate.words.results import Granted, GrantedSeveral
+from lockstate.words.wanted import Wanted
 from tests.simulation.checks.conflicts import is_stronger
 from tests.simulation.workload.history import Belief, History
 from tests.simulation.world.event_loop import NodeLoop

@@ -9,7 +9,8 @@ from typing import Final
 
 import msgspec
 
-from lockstate.words.commands import AdvanceFence, Release
+from lockstate.words.commands.holds import Release
+from lockstate.words.commands.primitives import AdvanceFence
 from lockstate.words.ids import NO_SESSION
 from lockstate.words.results import Granted
 from tests.simulation.workload.any_client import AnyClient

@@ -4,21 +4,16 @@ import asyncio
 from random import Random
 from typing import Final, Protocol
 
-from lockstate.words.commands import (
-    AcquirePermits,
-    CloseSession,
-    Command,
-    KeepAlive,
-    MayWait,
-    Proclaim,
-    Quota,
-    Release,
-    Renew,
-    SetQuota,
-    Wanted,
-)
+from lockstate.words.commands.admin import SetQuota
+from lockstate.words.commands.entries import Command
+from lockstate.words.commands.holds import AcquirePermits, MayWait, Proclaim, Release, Renew
+from lockstate.words.commands.sessions import CloseSession, KeepAlive
 from lockstate.words.ids import SessionId
-from lockstate.words.results import Granted, HoldKind, Reason, Refused, Resized, Result, SessionKept
+from lockstate.words.kinds import HoldKind
+from lockstate.words.refusals import Reason, Refused
+from lockstate.words.results import Granted, Resized, Result, SessionKept
+from lockstate.words.settings import Quota
+from lockstate.words.wanted import Wanted
 from tests.simulation.workload.caller import Caller
 from tests.simulation.workload.client_commands import ELECTIONS, GUESS_CHANCE, SEMAPHORES, ClientCommands
 from tests.simulation.workload.client_holds import ClientHolds, Held, Session, weaker

@@ -10,23 +10,15 @@ from typing import Final, Literal, Protocol
 
 import msgspec
 
-from lockstate.words.commands import Command, NamespaceSettings, SetNamespace, Wanted
+from lockstate.words.commands.admin import SetNamespace
+from lockstate.words.commands.entries import Command
 from lockstate.words.ids import HoldId, SessionId
-from lockstate.words.results import (
-    CellView,
-    ElectionView,
-    FenceView,
-    Granted,
-    HoldKind,
-    LockTaken,
-    LockView,
-    NumberedDone,
-    Refused,
-    Result,
-    SemaphoreView,
-    SessionView,
-    Transacted,
-)
+from lockstate.words.kinds import HoldKind
+from lockstate.words.refusals import Refused
+from lockstate.words.results import Granted, LockTaken, NumberedDone, Result, Transacted
+from lockstate.words.settings import NamespaceSettings
+from lockstate.words.views import CellView, ElectionView, FenceView, LockView, SemaphoreView, SessionView
+from lockstate.words.wanted import Wanted
 from tests.simulation.workload.owned import Owned
 
 NOT_APPLIED: Final = "not-applied"

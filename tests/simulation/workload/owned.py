@@ -3,7 +3,7 @@
 from collections import OrderedDict
 from typing import Final
 
-from lockstate.words.commands import Command
+from lockstate.words.commands.entries import Command
 from lockstate.words.ids import HoldId, SessionId
 from lockstate.words.results import Granted, Result, SessionOpened
 

@@ -10,21 +10,15 @@ from collections.abc import Awaitable
 from random import Random
 from typing import Final
 
-from lockstate.words.commands import (
-    CloseSession,
-    MayWait,
-    Numbered,
-    NumberedCommand,
-    OpenSession,
-    ResumeStream,
-)
+from lockstate.words.commands.holds import MayWait
+from lockstate.words.commands.sessions import CloseSession, OpenSession
+from lockstate.words.commands.streams import Numbered, NumberedCommand, ResumeStream
 from lockstate.words.ids import SessionId
+from lockstate.words.refusals import Reason, Refused
 from lockstate.words.results import (
     FrameRefused,
     NumberedDone,
     Queued,
-    Reason,
-    Refused,
     Result,
     SessionOpened,
     StreamFault,

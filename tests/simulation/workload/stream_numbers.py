@@ -5,7 +5,9 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Final
 
-from lockstate.words.commands import Convert, NumberedCommand, Wanted
+from lockstate.words.commands.holds import Convert
+from lockstate.words.commands.streams import NumberedCommand
+from lockstate.words.wanted import Wanted
 
 RANGES_MAX: Final = 8
 """How many ranges of numbers a frame acknowledges."""

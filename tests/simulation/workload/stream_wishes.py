@@ -6,20 +6,14 @@ from typing import Final
 import msgspec
 
 from lockstate.words.cell_operations import GetOperation, PutOperation
-from lockstate.words.commands import (
-    Convert,
-    DeleteCells,
-    EndWait,
-    MayWait,
-    NumberedCommand,
-    PutCell,
-    Release,
-    Renew,
-    TransactCells,
-    Wanted,
-)
+from lockstate.words.commands.cells import DeleteCells, PutCell, TransactCells
+from lockstate.words.commands.holds import Convert, MayWait, Release, Renew
+from lockstate.words.commands.streams import EndWait, NumberedCommand
 from lockstate.words.ids import SessionId
-from lockstate.words.results import Granted, HoldKind, Reason, Refused, Renewed, Result
+from lockstate.words.kinds import HoldKind
+from lockstate.words.refusals import Reason, Refused
+from lockstate.words.results import Granted, Renewed, Result
+from lockstate.words.wanted import Wanted
 from tests.simulation.workload.caller import Caller
 from tests.simulation.workload.client_commands import ClientCommands
 from tests.simulation.workload.client_holds import ClientHolds, Held, Session, weaker

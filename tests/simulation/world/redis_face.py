@@ -13,7 +13,8 @@ from typing import Any, NoReturn
 from cluster.errors import ClusterError, OutcomeUnknown
 from cluster.node import Answer, Node
 from lockapi.gateway import Gateway
-from lockstate.words.commands import Acquire, Cancel, Command, MayWait
+from lockstate.words.commands.entries import Cancel, Command
+from lockstate.words.commands.holds import Acquire, MayWait
 from redis_api.commands import quick, table
 from redis_api.connection import Commands, RedisConnection
 from redis_api.protocol.errors import EndConnection

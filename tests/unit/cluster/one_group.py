@@ -16,7 +16,7 @@ from cluster.peers.links import PeerLinks
 from cluster.storage.data_directory import DataDir
 from cluster.storage.snapshot_store import SnapshotStore
 from lockstate.words import codec
-from lockstate.words.commands import Command
+from lockstate.words.commands.entries import Command
 from tests.support.founded import store_founding
 
 DEADLINE_S = 20.0

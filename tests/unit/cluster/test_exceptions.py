@@ -13,7 +13,9 @@ from cluster.commands.outbox import Answer
 from cluster.errors import ClusterError, NodeFailed
 from cluster.storage.forked_child import Child
 from lockstate.machine import LockMachine
-from lockstate.words.commands import Acquire, Command, OpenSession, Release
+from lockstate.words.commands.entries import Command
+from lockstate.words.commands.holds import Acquire, Release
+from lockstate.words.commands.sessions import OpenSession
 from lockstate.words.ids import AttemptId, HoldId, SessionId
 from lockstate.words.modes import Mode
 from lockstate.words.results import Granted, Released, SessionOpened

@@ -28,20 +28,15 @@ from cluster.tracing import Context, Span, Tracer
 from lockstate.machine import LockMachine
 from lockstate.stored import snapshot
 from lockstate.words import codec, limits
-from lockstate.words.commands import (
-    Acquire,
-    Barrier,
-    CloseSession,
-    Command,
-    KeepAlive,
-    OpenSession,
-    Release,
-    Wanted,
-)
+from lockstate.words.commands.entries import Barrier, Command
+from lockstate.words.commands.holds import Acquire, Release
+from lockstate.words.commands.sessions import CloseSession, KeepAlive, OpenSession
 from lockstate.words.ids import AttemptId, HoldId, SessionId
 from lockstate.words.modes import Mode
-from lockstate.words.results import Granted, Reason, Refused, Released, SessionClosed, SessionOpened
+from lockstate.words.refusals import Reason, Refused
+from lockstate.words.results import Granted, Released, SessionClosed, SessionOpened
 from lockstate.words.versions import RULES_FIRST
+from lockstate.words.wanted import Wanted
 from tests.support.later_rules import RULES_LATER, later_rules
 from tests.unit.cluster.one_group import (
     ALONE,

@@ -9,7 +9,7 @@ from cluster.config import load
 from cluster.errors import ClusterError
 from cluster.node import Node
 from cluster.storage.files import Files
-from lockstate.words.commands import OpenSession
+from lockstate.words.commands.sessions import OpenSession
 from lockstate.words.ids import SessionId
 from lockstate.words.results import SessionOpened
 

@@ -13,7 +13,8 @@ from cluster.storage.snapshot_store import SNAPSHOT_NAME, SnapshotStore
 from lockstate.machine import LockMachine
 from lockstate.stored import snapshot
 from lockstate.stored.snapshot import GROUP_ROWS, SnapshotError
-from lockstate.words.commands import Acquire, Batch, Entry
+from lockstate.words.commands.entries import Batch, Entry
+from lockstate.words.commands.holds import Acquire
 from lockstate.words.ids import AttemptId, HoldId
 from lockstate.words.modes import Mode
 

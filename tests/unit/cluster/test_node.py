@@ -19,20 +19,14 @@ from cluster.storage.files import Files
 from lockstate.machine import LockMachine
 from lockstate.stored import snapshot
 from lockstate.words import codec
-from lockstate.words.commands import (
-    Acquire,
-    AcquirePermits,
-    Campaign,
-    Convert,
-    ForceRelease,
-    HoldRules,
-    OpenSession,
-    PreferLeader,
-    Release,
-)
+from lockstate.words.commands.admin import HoldRules, PreferLeader
+from lockstate.words.commands.holds import Acquire, AcquirePermits, Campaign, Convert, Release
+from lockstate.words.commands.overrides import ForceRelease
+from lockstate.words.commands.sessions import OpenSession
+from lockstate.words.events import EventKind
 from lockstate.words.ids import AttemptId, HoldId, SessionId
 from lockstate.words.modes import Mode
-from lockstate.words.results import EventKind, Granted, Queued
+from lockstate.words.results import Granted, Queued
 from tests.support.replica_parts import FullDisk
 
 DEADLINE_S = 20.0

@@ -14,7 +14,7 @@ from cluster.storage.data_directory import DataDir
 from cluster.storage.files import Files
 from lockstate.rules.restoring import TOKENS_SKIPPED
 from lockstate.stored import snapshot
-from lockstate.words.commands import Acquire
+from lockstate.words.commands.holds import Acquire
 from lockstate.words.ids import AttemptId, HoldId
 from lockstate.words.modes import Mode
 from lockstate.words.results import Granted

@@ -19,7 +19,7 @@ from holdfast.stream import stream_commands
 from holdfast.stream.stream_calls import Asking, read
 from holdfast.stream.stream_messages import heard
 from holdfast.wire.stream import Results
-from lockstate.words.commands import Numbered
+from lockstate.words.commands.streams import Numbered
 from tests.support.both_clients import take
 from tests.unit.holdfast.conftest import a_node
 from tests.unit.holdfast.test_streams import Way, on_the_way

@@ -22,7 +22,8 @@ from holdfast.stream import stream_commands, stream_link
 from holdfast.stream import streams as _streams
 from holdfast.stream.stream_link import StreamLink
 from holdfast.stream.stream_socket import REFUSED_PAUSE_S
-from lockstate.words.commands import CloseSession, Numbered
+from lockstate.words.commands.sessions import CloseSession
+from lockstate.words.commands.streams import Numbered
 from lockstate.words.ids import HoldId
 from tests.support.both_clients import take
 from tests.support.tap import Tap, tapped

@@ -6,8 +6,7 @@ import pytest
 
 import holdfast
 from lockstate.words.cell_operations import Relation
-from lockstate.words.commands import Algorithm, IfHeld
-from lockstate.words.kinds import HoldKind
+from lockstate.words.kinds import Algorithm, HoldKind, IfHeld
 from lockstate.words.modes import Mode, Scope
 
 

@@ -17,7 +17,8 @@ from http_api.__main__ import main
 from lockstate.machine import LockMachine
 from lockstate.rules.restoring import TOKENS_SKIPPED
 from lockstate.stored import snapshot
-from lockstate.words.commands import Acquire, Batch, Entry
+from lockstate.words.commands.entries import Batch, Entry
+from lockstate.words.commands.holds import Acquire
 from lockstate.words.ids import AttemptId, HoldId
 from lockstate.words.modes import Mode
 from tests.unit.cluster.test_node import DEADLINE_S, running

@@ -18,10 +18,11 @@ from http_api.tokens_watch import TokensUnusable, TokensWatch
 from lockapi.gateway import Gateway
 from lockapi.problems import ProblemError
 from lockapi.rights import EVERYTHING, Principal
-from lockstate.words.commands import Acquire
+from lockstate.words.commands.holds import Acquire
+from lockstate.words.events import EventKind
 from lockstate.words.ids import AttemptId, HoldId
 from lockstate.words.modes import Mode
-from lockstate.words.results import EventKind, Granted
+from lockstate.words.results import Granted
 from tests.support.local_node import LocalNode
 from tests.unit.http_api.serving import token_line, until
 

@@ -10,7 +10,8 @@ from lab.bench import machine
 from lab.loads.machine_feed import Feed, Load, check_results
 from lab.loads.machine_loads import FLAT_SESSION, all_loads
 from lockstate.words.ids import HoldId
-from lockstate.words.results import BatchOutcome, Granted, Queued
+from lockstate.words.outcomes import BatchOutcome
+from lockstate.words.results import Granted, Queued
 
 TINY = ["--levels", "1,30", "--rounds", "1", "--commands", "60", "--due", "40"]
 

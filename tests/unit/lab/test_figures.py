@@ -8,10 +8,10 @@ from lab import figures
 
 SOURCES = {
     "lockstate/words/versions.py": "RULES = (Rules(1), Rules(2))\n",
-    "lockstate/words/commands.py": "".join(
+    "lockstate/words/commands/holds.py": "".join(
         f"class C{i}(Command, tag={i}):\n    priority = 0\n" for i in range(12)
     ),
-    "lockstate/machine.py": "from lockstate.words.commands import *\n"
+    "lockstate/machine.py": "from lockstate.words.commands.holds import *\n"
     f"ALL = ({', '.join(f'C{i}' for i in range(10))})\n"
     "def f(state):\n    return state.rules >= 2 or state.rules in ALL or state.rules\n",
     "cluster/group.py": "class Group:\n    def __init__(self):\n        self.a = self.b = 1\n"

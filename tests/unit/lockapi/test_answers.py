@@ -7,9 +7,9 @@ import msgspec
 from cluster.consensus.member_list import MemberRecord, Members
 from lockapi import answers
 from lockstate.words import results
-from lockstate.words.commands import Wanted
 from lockstate.words.ids import HoldId, OwnerName
 from lockstate.words.modes import Mode, Scope
+from lockstate.words.wanted import Wanted
 
 
 def _json(answer: object) -> dict[str, Any]:

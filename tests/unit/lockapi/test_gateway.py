@@ -15,10 +15,11 @@ from lockapi.requests.service import OpenSessionRequest
 from lockapi.rights import EVERYTHING, Principal
 from lockapi.views import lock_of
 from lockstate.words import results
-from lockstate.words.commands import Acquire, ClusterAct, RecordAct
+from lockstate.words.commands.admin import RecordAct
+from lockstate.words.commands.holds import Acquire
+from lockstate.words.events import EventKind
 from lockstate.words.ids import HoldId, OwnerName
-from lockstate.words.kinds import HoldKind
-from lockstate.words.results import EventKind
+from lockstate.words.kinds import ClusterAct, HoldKind
 from tests.support.local_node import LocalNode
 
 TIMEOUT_S = 5.0

@@ -16,9 +16,9 @@ from lockapi.rights import EVERYTHING, Rights
 from lockstate.machine import LockMachine
 from lockstate.tables.audit import AuditLink, Linked
 from lockstate.words import limits
+from lockstate.words.events import Event, EventKind
 from lockstate.words.ids import HoldId, OwnerName
 from lockstate.words.modes import Mode
-from lockstate.words.results import Event, EventKind
 
 MACHINE = LockMachine()
 OPEN = Rights({"open": frozenset({Right.READ})})

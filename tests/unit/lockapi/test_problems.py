@@ -6,7 +6,7 @@ from cluster import errors
 from holdfast import wire
 from lockapi import problems
 from lockapi.problems import ProblemError
-from lockstate.words.results import Reason, Refused
+from lockstate.words.refusals import Reason, Refused
 
 
 def test_a_refusal_keeps_what_the_state_machine_said() -> None:

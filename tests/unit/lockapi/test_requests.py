@@ -9,10 +9,12 @@ from lockapi.requests.locks import AcquireRequest, ConvertRequest, ReleaseReques
 from lockapi.requests.primitives import AcquirePermitsRequest, CampaignRequest
 from lockapi.requests.service import CloseSessionRequest, KeepAliveRequest, OpenSessionRequest
 from lockstate.words import limits
-from lockstate.words.commands import Acquire, CloseSession, KeepAlive, Release, Wanted
+from lockstate.words.commands.holds import Acquire, Release
+from lockstate.words.commands.sessions import CloseSession, KeepAlive
 from lockstate.words.ids import HoldId, SessionId
 from lockstate.words.kinds import HoldKind
 from lockstate.words.modes import Mode, Scope
+from lockstate.words.wanted import Wanted
 
 REQUEST_ID = "0123456789abcdef"
 

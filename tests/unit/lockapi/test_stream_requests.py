@@ -10,11 +10,13 @@ from holdfast.wire.stream import Commands
 from lockapi.problems import ProblemError
 from lockapi.requests.stream import numbered
 from lockstate.words import cell_operations as cells
-from lockstate.words import commands as log
-from lockstate.words.commands import PRIORITY_DEFAULT, Algorithm, IfHeld, NumberedCommand, Wanted
+from lockstate.words.commands import holds
+from lockstate.words.commands.cells import DeleteCells
+from lockstate.words.commands.streams import NumberedCommand
 from lockstate.words.ids import NO_SESSION, HoldId, SessionId
-from lockstate.words.kinds import HoldKind
+from lockstate.words.kinds import Algorithm, HoldKind, IfHeld
 from lockstate.words.modes import Mode, Scope
+from lockstate.words.wanted import PRIORITY_DEFAULT, Wanted
 
 SESSION = SessionId("5" * 32)
 OTHER = SessionId("6" * 32)
@@ -137,7 +139,7 @@ def test_the_usual_priority_is_that_of_the_state_machine() -> None:
 def test_the_plainest_lock() -> None:
     """What is left out is as usual, the lock is held by the stream's session, and its ids are new."""
     one, two = of_log(said.StreamAcquire("a"), said.StreamAcquire("a"))
-    assert type(one) is log.Acquire
+    assert type(one) is holds.Acquire
     assert (one.name, one.mode, one.scope, one.session_id) == ("a", Mode.EXCLUSIVE, Scope.NODE, SESSION)
     assert (one.attempt_id, two.attempt_id) == (str(one.hold_id), str(two.hold_id))
     assert one.hold_id != two.hold_id
@@ -182,12 +184,12 @@ def test_a_prefix_of_cells_is_not_empty_by_mistake(asked: said.Command) -> None:
     """That all are to be deleted has to be said, and then there is no prefix."""
     with pytest.raises(ProblemError, match="prefix: "):
         of_log(asked)
-    assert of_log(said.StreamDeleteCells(b"", is_all=True)) == (log.DeleteCells(b"", is_prefix=True),)
+    assert of_log(said.StreamDeleteCells(b"", is_all=True)) == (DeleteCells(b"", is_prefix=True),)
 
 
 def test_every_command_with_an_attempt_has_ids() -> None:
     """Without them it would be refused, or share one."""
-    with_attempt = [each for each in of_log(*EXAMPLES) if isinstance(each, log.MayWait)]
+    with_attempt = [each for each in of_log(*EXAMPLES) if isinstance(each, holds.MayWait)]
     assert {len(each.attempt_id) for each in with_attempt} == {ID_CHARACTERS}
     assert len(with_attempt) == 4
 

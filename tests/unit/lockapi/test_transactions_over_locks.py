@@ -15,7 +15,7 @@ from lockstate.words.cell_operations import (
     RenewOperation,
     TakeOperation,
 )
-from lockstate.words.commands import TransactCells
+from lockstate.words.commands.cells import TransactCells
 from lockstate.words.ids import HoldId
 
 HOLD = HoldId("h")

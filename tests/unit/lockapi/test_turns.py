@@ -16,7 +16,7 @@ from lockapi.rights import ANYBODY, Principal, Rights
 from lockapi.turns import REST_S_MAX, RESTS, Turns
 from lockapi.views import lock_of, page_of
 from lockstate.machine import LockMachine
-from lockstate.words.results import LockView
+from lockstate.words.views import LockView
 from tests.support.local_node import LocalNode
 
 STEP_S = 0.02

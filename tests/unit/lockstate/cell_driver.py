@@ -15,17 +15,13 @@ from lockstate.words.cell_operations import (
     RenewOperation,
     TakeOperation,
 )
-from lockstate.words.commands import DeleteCells, Entry, PutCell, TransactCells
+from lockstate.words.commands.cells import DeleteCells, PutCell, TransactCells
+from lockstate.words.commands.entries import Entry
+from lockstate.words.events import CellEvent
 from lockstate.words.ids import HoldId, OwnerName, SessionId
-from lockstate.words.results import (
-    CellEvent,
-    CellsDeleted,
-    CellView,
-    CellWritten,
-    Outcome,
-    Result,
-    Transacted,
-)
+from lockstate.words.outcomes import Outcome
+from lockstate.words.results import CellsDeleted, CellWritten, Result, Transacted
+from lockstate.words.views import CellView
 from tests.unit.lockstate.machine_driver import MachineDriver, expect
 
 

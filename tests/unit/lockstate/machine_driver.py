@@ -5,31 +5,27 @@ from typing import Any, TypeVar
 
 from lockstate import invariants
 from lockstate.machine import LockMachine
-from lockstate.words.commands import (
+from lockstate.words.commands.entries import Batch, Cancel, Command, Entry, Undecodable
+from lockstate.words.commands.holds import (
     Acquire,
     AcquirePermits,
     AddLocks,
-    Batch,
     Campaign,
-    Cancel,
-    CloseSession,
-    Command,
     Convert,
-    Entry,
-    ForceRelease,
-    IfHeld,
-    KeepAlive,
-    OpenSession,
     Release,
     Renew,
-    ResizeSemaphore,
-    Uncommon,
-    Undecodable,
-    Wanted,
 )
+from lockstate.words.commands.overrides import ForceRelease
+from lockstate.words.commands.primitives import ResizeSemaphore
+from lockstate.words.commands.sessions import CloseSession, KeepAlive, OpenSession
+from lockstate.words.events import Event, EventKind
 from lockstate.words.ids import AttemptId, HoldId, OwnerName, SessionId
+from lockstate.words.kinds import IfHeld
 from lockstate.words.modes import Mode, Scope
-from lockstate.words.results import Event, EventKind, Granted, Outcome, Queued, Reason, Refused, Result
+from lockstate.words.outcomes import Outcome
+from lockstate.words.refusals import Reason, Refused
+from lockstate.words.results import Granted, Queued, Result
+from lockstate.words.wanted import Uncommon, Wanted
 
 EXCLUSIVE, SHARED, UPDATE = Mode.EXCLUSIVE, Mode.SHARED, Mode.UPDATE
 NODE, SUBTREE = Scope.NODE, Scope.SUBTREE

@@ -3,7 +3,8 @@
 import pytest
 
 from lockstate.words import limits
-from lockstate.words.commands import AbandonWaits, Acquire, Batch, Command, Entry
+from lockstate.words.commands.entries import AbandonWaits, Batch, Command, Entry
+from lockstate.words.commands.holds import Acquire
 from lockstate.words.ids import AttemptId, HoldId
 from lockstate.words.results import Result, WaitsAbandoned
 from tests.unit.lockstate.machine_driver import EXCLUSIVE, MachineDriver, expect

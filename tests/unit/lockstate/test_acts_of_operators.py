@@ -11,36 +11,27 @@ from lockstate.rules.restoring import Restoration
 from lockstate.stored import snapshot
 from lockstate.tables.records import PreferredLeader
 from lockstate.words import limits
-from lockstate.words.commands import (
-    AdvanceFence,
-    ClusterAct,
+from lockstate.words.commands.admin import HoldRules, PreferLeader, RecordAct, SetNamespace, SetQuota
+from lockstate.words.commands.entries import OfSomebody, OnBehalf
+from lockstate.words.commands.overrides import (
     ForceCloseSession,
     ForceRelease,
     ForceWaits,
     ForgetFence,
     ForgetRates,
     Freeze,
-    HoldRules,
-    IfHeld,
     LiftDelay,
-    NamespaceSettings,
-    OfSomebody,
-    OnBehalf,
-    OpenSession,
-    PreferLeader,
-    Quota,
-    RateSettings,
-    RecordAct,
-    ResizeSemaphore,
     Revoke,
-    SetNamespace,
-    SetQuota,
-    TakeRate,
     Thaw,
     WithdrawRevocation,
 )
+from lockstate.words.commands.primitives import AdvanceFence, ResizeSemaphore, TakeRate
+from lockstate.words.commands.sessions import OpenSession
+from lockstate.words.events import OF_CLUSTER, OF_OPERATORS, EventKind
 from lockstate.words.ids import SessionId
-from lockstate.words.results import OF_CLUSTER, OF_OPERATORS, EventKind, Reason
+from lockstate.words.kinds import ClusterAct, IfHeld
+from lockstate.words.refusals import Reason
+from lockstate.words.settings import NamespaceSettings, Quota, RateSettings
 from tests.unit.lockstate.machine_driver import MachineDriver, reason
 
 WHY: Final = "because it hangs"

@@ -5,9 +5,12 @@ import pytest
 from lockstate.machine import LockMachine
 from lockstate.stored import snapshot
 from lockstate.words import limits
-from lockstate.words.commands import Wanted
+from lockstate.words.events import EventKind, Left
 from lockstate.words.ids import HoldId
-from lockstate.words.results import Cancelled, EventKind, Granted, HoldKind, Left, Reason, Refused, Released
+from lockstate.words.kinds import HoldKind
+from lockstate.words.refusals import Reason, Refused
+from lockstate.words.results import Cancelled, Granted, Released
+from lockstate.words.wanted import Wanted
 from tests.unit.lockstate.machine_driver import (
     EXCLUSIVE,
     SHARED,

@@ -9,22 +9,16 @@ from lockstate.machine import LockMachine
 from lockstate.stored import snapshot
 from lockstate.tables import budget
 from lockstate.words import limits
-from lockstate.words.commands import (
-    Acquire,
-    AcquirePermits,
-    AcquireSeveral,
-    Asking,
-    NamespaceSettings,
-    OnBehalf,
-    PutOff,
-    SetNamespace,
-    Uncommon,
-    Wanted,
-    WantedPermits,
-)
+from lockstate.words.commands.admin import SetNamespace
+from lockstate.words.commands.entries import OnBehalf
+from lockstate.words.commands.holds import Acquire, AcquirePermits, AcquireSeveral, PutOff
+from lockstate.words.events import EventKind
 from lockstate.words.ids import AttemptId, HoldId
 from lockstate.words.modes import Mode
-from lockstate.words.results import EventKind, Granted, PutOffTo, Queued, Reason, Refused, Result
+from lockstate.words.refusals import Reason, Refused
+from lockstate.words.results import Granted, PutOffTo, Queued, Result
+from lockstate.words.settings import NamespaceSettings
+from lockstate.words.wanted import Asking, Uncommon, Wanted, WantedPermits
 from tests.unit.lockstate.machine_driver import EXCLUSIVE, SHARED, expect, reason
 from tests.unit.lockstate.test_principals import Driver
 

@@ -5,8 +5,10 @@ import pytest
 from lockstate import invariants
 from lockstate.machine import LockMachine
 from lockstate.stored import snapshot
-from lockstate.words.commands import AbandonWaits, Acquire, Batch, Cancel, Command, Entry, IfHeld, Release
+from lockstate.words.commands.entries import AbandonWaits, Batch, Cancel, Command, Entry
+from lockstate.words.commands.holds import Acquire, Release
 from lockstate.words.ids import AttemptId, HoldId, SessionId
+from lockstate.words.kinds import IfHeld
 from lockstate.words.limits import ATTEMPTS_COUNT_MAX
 from lockstate.words.modes import Mode
 from lockstate.words.results import Cancelled, Queued, Result, WaitsAbandoned

@@ -2,8 +2,11 @@
 
 from lockstate.machine import LockMachine
 from lockstate.rules import attempts
-from lockstate.words.commands import Acquire, Batch, Command, Entry, IfHeld, OnBehalf, OpenSession, Release
+from lockstate.words.commands.entries import Batch, Command, Entry, OnBehalf
+from lockstate.words.commands.holds import Acquire, Release
+from lockstate.words.commands.sessions import OpenSession
 from lockstate.words.ids import AttemptId, HoldId, OwnerName, SessionId
+from lockstate.words.kinds import IfHeld
 from lockstate.words.modes import Mode
 
 NOTHING = (HoldId(""), ())

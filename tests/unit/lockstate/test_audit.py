@@ -6,9 +6,9 @@ from lockstate.machine import LockMachine
 from lockstate.reads.views import ENDINGS_SEARCHED_MAX
 from lockstate.stored import snapshot
 from lockstate.words import limits
-from lockstate.words.commands import Acquire, Proclaim, Release
+from lockstate.words.commands.holds import Acquire, Proclaim, Release
+from lockstate.words.events import EventKind
 from lockstate.words.ids import AttemptId, HoldId, SessionId
-from lockstate.words.results import EventKind
 from tests.unit.lockstate.machine_driver import EXCLUSIVE, SHARED, MachineDriver, wanted
 from tests.unit.lockstate.work_meter import Meter
 

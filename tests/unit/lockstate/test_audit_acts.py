@@ -11,10 +11,12 @@ from lockstate.machine import LockMachine
 from lockstate.stored import snapshot
 from lockstate.tables import audit
 from lockstate.words import limits
-from lockstate.words.commands import Acquire, ForceRelease, LiftDelay, OfSomebody, OnBehalf, Release
+from lockstate.words.commands.entries import OfSomebody, OnBehalf
+from lockstate.words.commands.holds import Acquire, Release
+from lockstate.words.commands.overrides import ForceRelease, LiftDelay
+from lockstate.words.events import EventKind
 from lockstate.words.ids import AttemptId, HoldId
 from lockstate.words.modes import Mode
-from lockstate.words.results import EventKind
 from tests.unit.lockstate.machine_driver import MachineDriver
 
 

@@ -12,10 +12,11 @@ from lockstate.machine import LockMachine
 from lockstate.stored import snapshot
 from lockstate.tables import audit, audit_record
 from lockstate.words import limits
-from lockstate.words.commands import Entry
+from lockstate.words.commands.entries import Entry
+from lockstate.words.events import Event, EventKind
 from lockstate.words.ids import OwnerName, SessionId
+from lockstate.words.kinds import HoldKind
 from lockstate.words.modes import Mode, Scope
-from lockstate.words.results import Event, EventKind, HoldKind
 from tests.unit.lockstate.machine_driver import MachineDriver, wanted
 
 

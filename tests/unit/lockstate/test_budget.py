@@ -12,31 +12,16 @@ from lockstate.stored import snapshot
 from lockstate.tables import fingerprint
 from lockstate.words import codec, limits
 from lockstate.words.cell_operations import DeleteOperation
-from lockstate.words.commands import (
-    Acquire,
-    AdvanceFence,
-    AdvanceVersion,
-    Algorithm,
-    CloseSession,
-    Command,
-    DeleteCells,
-    Entry,
-    ForceRelease,
-    KeepAlive,
-    Numbered,
-    OpenSession,
-    PutCell,
-    PutOff,
-    Release,
-    Renew,
-    ResumeStream,
-    Revoke,
-    TakeRate,
-    TransactCells,
-    Uncommon,
-    WithdrawRevocation,
-)
+from lockstate.words.commands.cells import DeleteCells, PutCell, TransactCells
+from lockstate.words.commands.entries import AdvanceVersion, Command, Entry
+from lockstate.words.commands.holds import Acquire, PutOff, Release, Renew
+from lockstate.words.commands.overrides import ForceRelease, Revoke, WithdrawRevocation
+from lockstate.words.commands.primitives import AdvanceFence, TakeRate
+from lockstate.words.commands.sessions import CloseSession, KeepAlive, OpenSession
+from lockstate.words.commands.streams import Numbered, ResumeStream
 from lockstate.words.ids import AttemptId, HoldId, SessionId
+from lockstate.words.kinds import Algorithm
+from lockstate.words.refusals import Reason, Refused
 from lockstate.words.results import (
     CellsDeleted,
     Done,
@@ -44,8 +29,6 @@ from lockstate.words.results import (
     Granted,
     NumberedDone,
     PutOffTo,
-    Reason,
-    Refused,
     Released,
     Renewed,
     Result,
@@ -58,6 +41,7 @@ from lockstate.words.results import (
     Transacted,
 )
 from lockstate.words.versions import UnknownVersionError
+from lockstate.words.wanted import Uncommon
 from tests.unit.lockstate.machine_driver import EXCLUSIVE, SHARED, MachineDriver, expect
 
 BOUND = limits.STATE_BYTES_LEAST

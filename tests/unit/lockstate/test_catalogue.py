@@ -5,7 +5,9 @@ from typing import get_args
 import pytest
 
 from lockstate.catalogue import ROWS, Row
-from lockstate.words.commands import Command, MayBeCancelled, MayWait, NumberedCommand
+from lockstate.words.commands.entries import Command, MayBeCancelled
+from lockstate.words.commands.holds import MayWait
+from lockstate.words.commands.streams import NumberedCommand
 
 EACH = pytest.mark.parametrize("row", ROWS, ids=lambda row: row.command.__name__)
 

@@ -11,9 +11,9 @@ from lockstate.tables.deadlines import Deadlines
 from lockstate.tables.ledger import Ledger
 from lockstate.tables.sorted_runs import SortedRuns
 from lockstate.words import limits
-from lockstate.words.commands import DeleteCells, PutCell
+from lockstate.words.commands.cells import DeleteCells, PutCell
 from lockstate.words.ids import NO_SESSION, SessionId
-from lockstate.words.results import Reason, Refused
+from lockstate.words.refusals import Reason, Refused
 from tests.unit.lockstate.cell_driver import CellDriver
 from tests.unit.lockstate.machine_driver import expect, reason
 from tests.unit.lockstate.short_of_memory import ShortOfMemoryBytes, failing_allocation, short_of_memory

@@ -11,7 +11,9 @@ from lockstate.words.codec import (
     entry_format,
     entry_time,
 )
-from lockstate.words.commands import Acquire, AdvanceVersion, Batch, Entry, KeepAlive, Tick, Undecodable
+from lockstate.words.commands.entries import AdvanceVersion, Batch, Entry, Tick, Undecodable
+from lockstate.words.commands.holds import Acquire
+from lockstate.words.commands.sessions import KeepAlive
 from lockstate.words.ids import AttemptId, HoldId, SessionId
 from lockstate.words.modes import Mode
 from lockstate.words.versions import UnknownVersionError

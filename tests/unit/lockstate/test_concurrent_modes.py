@@ -9,7 +9,8 @@ from lockstate.machine import LockMachine
 from lockstate.stored import snapshot
 from lockstate.words.ids import AttemptId, HoldId, SessionId
 from lockstate.words.modes import COMPATIBLE, Mode, is_down
-from lockstate.words.results import Granted, Refused
+from lockstate.words.refusals import Refused
+from lockstate.words.results import Granted
 from tests.unit.lockstate.machine_driver import EXCLUSIVE, SHARED, SUBTREE, UPDATE, MachineDriver, expect
 
 READ, WRITE = Mode.CONCURRENT_READ, Mode.CONCURRENT_WRITE

@@ -5,10 +5,11 @@ from itertools import product
 import pytest
 
 from lockstate.words import limits
-from lockstate.words.commands import Convert
+from lockstate.words.commands.holds import Convert
 from lockstate.words.ids import NO_HOLD, AttemptId, HoldId, OwnerName
 from lockstate.words.modes import COMPATIBLE, Mode
-from lockstate.words.results import Cancelled, CycleView, Granted, Queued, Reason, Refused
+from lockstate.words.refusals import CycleView, Reason, Refused
+from lockstate.words.results import Cancelled, Granted, Queued
 from tests.unit.lockstate.machine_driver import EXCLUSIVE, SHARED, UPDATE, MachineDriver, expect, reason
 
 DOWN = [(EXCLUSIVE, UPDATE), (EXCLUSIVE, SHARED), (UPDATE, SHARED)]

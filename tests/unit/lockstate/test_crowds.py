@@ -7,27 +7,23 @@ import pytest
 from lockstate.machine import LockMachine
 from lockstate.stored import snapshot
 from lockstate.tables import crowds
-from lockstate.words.commands import (
+from lockstate.words.commands.entries import OfSomebody, OnBehalf
+from lockstate.words.commands.holds import (
     Acquire,
     AcquirePermits,
     AddLocks,
     Convert,
-    ForceRelease,
-    IfHeld,
-    OfSomebody,
-    OnBehalf,
-    OpenSession,
     Release,
     ReleaseByValue,
     RenewByValue,
-    Revoke,
-    Uncommon,
-    WithdrawRevocation,
 )
+from lockstate.words.commands.overrides import ForceRelease, Revoke, WithdrawRevocation
+from lockstate.words.commands.sessions import OpenSession
 from lockstate.words.ids import AttemptId, HoldId, SessionId
-from lockstate.words.kinds import HoldKind
+from lockstate.words.kinds import HoldKind, IfHeld
 from lockstate.words.modes import Mode
 from lockstate.words.results import Result
+from lockstate.words.wanted import Uncommon
 from tests.unit.lockstate.machine_driver import SHARED, MachineDriver, again, wanted
 
 SEMAPHORE = HoldKind.SEMAPHORE

@@ -4,7 +4,8 @@ import pytest
 
 from lockstate.words import limits
 from lockstate.words.ids import OwnerName
-from lockstate.words.results import CycleView, Queued, Reason, Refused, Result
+from lockstate.words.refusals import CycleView, Reason, Refused
+from lockstate.words.results import Queued, Result
 from tests.unit.lockstate.machine_driver import SHARED, MachineDriver, expect, reason
 
 

@@ -4,8 +4,10 @@ from itertools import product
 
 import pytest
 
+from lockstate.words.events import EventKind
 from lockstate.words.modes import Mode, Scope
-from lockstate.words.results import EventKind, Granted, Reason, Refused
+from lockstate.words.refusals import Reason, Refused
+from lockstate.words.results import Granted
 from tests.unit.lockstate.machine_driver import (
     EXCLUSIVE,
     NODE,

@@ -13,24 +13,16 @@ from lockstate.stored import snapshot
 from lockstate.tables.audit import Audit
 from lockstate.tables.state import State
 from lockstate.words import limits
-from lockstate.words.commands import (
-    Acquire,
-    AcquirePermits,
-    Campaign,
-    Cancel,
-    Command,
-    Convert,
-    Numbered,
-    OpenSession,
-    Release,
-    ResumeStream,
-    TakeRate,
-    Tick,
-    Uncommon,
-)
+from lockstate.words.commands.entries import Cancel, Command, Tick
+from lockstate.words.commands.holds import Acquire, AcquirePermits, Campaign, Convert, Release
+from lockstate.words.commands.primitives import TakeRate
+from lockstate.words.commands.sessions import OpenSession
+from lockstate.words.commands.streams import Numbered, ResumeStream
 from lockstate.words.ids import AttemptId, HoldId, OwnerName, SessionId
 from lockstate.words.modes import Mode, Scope
-from lockstate.words.results import Granted, Queued, Reason, Refused
+from lockstate.words.refusals import Reason, Refused
+from lockstate.words.results import Granted, Queued
+from lockstate.words.wanted import Uncommon
 from tests.unit.lockstate.machine_driver import EXCLUSIVE, NODE, SHARED, SUBTREE, UPDATE, wanted
 from tests.unit.lockstate.work_meter import Meter
 

@@ -3,9 +3,14 @@
 import pytest
 
 from lockstate.words import limits
-from lockstate.words.commands import Campaign, IfHeld, NamespaceSettings, Proclaim, SetNamespace
+from lockstate.words.commands.admin import SetNamespace
+from lockstate.words.commands.holds import Campaign, Proclaim
 from lockstate.words.ids import NO_HOLD, NO_OWNER, AttemptId, HoldId, OwnerName, SessionId
-from lockstate.words.results import ElectionView, Granted, HoldKind, Proclaimed, Reason, Refused
+from lockstate.words.kinds import HoldKind, IfHeld
+from lockstate.words.refusals import Reason, Refused
+from lockstate.words.results import Granted, Proclaimed
+from lockstate.words.settings import NamespaceSettings
+from lockstate.words.views import ElectionView
 from tests.unit.lockstate.machine_driver import MachineDriver, expect, reason
 
 

@@ -8,11 +8,15 @@ from lockstate.machine import LockMachine
 from lockstate.reads.listings import Whose, holdings
 from lockstate.stored import snapshot
 from lockstate.words import limits
-from lockstate.words.commands import Acquire, AcquirePermits, Renew, RenewByValue, Revoke, Uncommon
+from lockstate.words.commands.holds import Acquire, AcquirePermits, Renew, RenewByValue
+from lockstate.words.commands.overrides import Revoke
+from lockstate.words.events import EventKind
 from lockstate.words.ids import AttemptId, HoldId, SessionId
 from lockstate.words.kinds import HoldKind
 from lockstate.words.modes import Mode
-from lockstate.words.results import EventKind, Granted, Refused, Renewed, Result
+from lockstate.words.refusals import Refused
+from lockstate.words.results import Granted, Renewed, Result
+from lockstate.words.wanted import Uncommon
 from tests.unit.lockstate.cell_driver import CellDriver
 from tests.unit.lockstate.machine_driver import EXCLUSIVE, expect, with_uncommon
 

@@ -14,34 +14,27 @@ from lockstate.tables.namespaces import NamespaceUsage
 from lockstate.tables.principals import Usage
 from lockstate.tables.state import State
 from lockstate.words import limits
-from lockstate.words.commands import (
+from lockstate.words.commands.admin import SetNamespace, SetQuota
+from lockstate.words.commands.cells import PutCell
+from lockstate.words.commands.entries import OfSomebody
+from lockstate.words.commands.holds import (
     Acquire,
     AcquirePermits,
     AcquireSeveral,
     AddLocks,
-    AdvanceFence,
-    Algorithm,
-    Asking,
     Campaign,
     Convert,
-    NamespaceSettings,
-    Numbered,
-    OfSomebody,
-    OpenSession,
-    PutCell,
-    Quota,
     Release,
-    ResumeStream,
-    Revoke,
-    SetNamespace,
-    SetQuota,
-    TakeRate,
-    Uncommon,
-    WantedPermits,
-    WantedRate,
 )
+from lockstate.words.commands.overrides import Revoke
+from lockstate.words.commands.primitives import AdvanceFence, TakeRate
+from lockstate.words.commands.sessions import OpenSession
+from lockstate.words.commands.streams import Numbered, ResumeStream
 from lockstate.words.ids import AttemptId, HoldId, SessionId
-from lockstate.words.results import QuotaExceeded, Refused, RefusedInNamespace
+from lockstate.words.kinds import Algorithm
+from lockstate.words.refusals import QuotaExceeded, Refused, RefusedInNamespace
+from lockstate.words.settings import NamespaceSettings, Quota
+from lockstate.words.wanted import Asking, Uncommon, WantedPermits, WantedRate
 from tests.unit.lockstate.machine_driver import EXCLUSIVE, SHARED, wanted
 from tests.unit.lockstate.test_principals import Driver
 

@@ -3,8 +3,8 @@
 import pytest
 
 from lockstate.words import limits
-from lockstate.words.commands import TakeRate
-from lockstate.words.results import EventKind
+from lockstate.words.commands.primitives import TakeRate
+from lockstate.words.events import EventKind
 from tests.unit.lockstate.machine_driver import SHARED, MachineDriver
 
 

@@ -3,8 +3,9 @@
 import pytest
 
 from lockstate.words import limits
-from lockstate.words.commands import AdvanceFence
-from lockstate.words.results import FenceAdvanced, Reason, Refused
+from lockstate.words.commands.primitives import AdvanceFence
+from lockstate.words.refusals import Reason, Refused
+from lockstate.words.results import FenceAdvanced
 from tests.unit.lockstate.machine_driver import MachineDriver, expect, reason
 
 

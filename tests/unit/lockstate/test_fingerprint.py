@@ -14,10 +14,13 @@ from lockstate.tables import fingerprint, marks
 from lockstate.tables.deadlines import Deadlines, Timed
 from lockstate.tables.state import State
 from lockstate.words import limits
-from lockstate.words.commands import Acquire, AdvanceFence, Algorithm, Batch, Entry, OpenSession, TakeRate
+from lockstate.words.commands.entries import Batch, Entry
+from lockstate.words.commands.holds import Acquire
+from lockstate.words.commands.primitives import AdvanceFence, TakeRate
+from lockstate.words.commands.sessions import OpenSession
 from lockstate.words.ids import AttemptId, HoldId, SessionId
+from lockstate.words.kinds import Algorithm, HoldKind
 from lockstate.words.modes import Mode, Scope
-from lockstate.words.results import HoldKind
 from tests.unit.lockstate.machine_driver import SHARED, MachineDriver
 
 DERIVED = {"algorithm", "holds", "tickets", "claims_count", "by_owner", "dead", "moments_ms", "sums"}

@@ -3,11 +3,16 @@
 import pytest
 
 from lockstate.words import limits
-from lockstate.words.commands import AcquireSeveral, Command, ForceWaits, WantedPermits
+from lockstate.words.commands.entries import Command
+from lockstate.words.commands.holds import AcquireSeveral
+from lockstate.words.commands.overrides import ForceWaits
+from lockstate.words.events import EventKind, Left
 from lockstate.words.ids import AttemptId, HoldId
 from lockstate.words.kinds import HoldKind
 from lockstate.words.modes import Mode
-from lockstate.words.results import EventKind, Left, Queued, Reason, WaitsForced
+from lockstate.words.refusals import Reason
+from lockstate.words.results import Queued, WaitsForced
+from lockstate.words.wanted import WantedPermits
 from tests.unit.lockstate.machine_driver import MachineDriver, expect, reason, wanted
 
 

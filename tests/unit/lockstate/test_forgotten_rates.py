@@ -3,19 +3,16 @@
 import pytest
 
 from lockstate.words import limits
-from lockstate.words.commands import Algorithm, ForgetRates, Quota, Release, SetNamespace, SetQuota, TakeRate
-from lockstate.words.commands import NamespaceSettings as Settings
-from lockstate.words.results import (
-    EventKind,
-    NamespaceSet,
-    QuotaExceeded,
-    QuotaSet,
-    RatesForgotten,
-    RateTaken,
-    Reason,
-    Refused,
-    RefusedInNamespace,
-)
+from lockstate.words.commands.admin import SetNamespace, SetQuota
+from lockstate.words.commands.holds import Release
+from lockstate.words.commands.overrides import ForgetRates
+from lockstate.words.commands.primitives import TakeRate
+from lockstate.words.events import EventKind
+from lockstate.words.kinds import Algorithm
+from lockstate.words.refusals import QuotaExceeded, Reason, Refused, RefusedInNamespace
+from lockstate.words.results import NamespaceSet, QuotaSet, RatesForgotten, RateTaken
+from lockstate.words.settings import NamespaceSettings as Settings
+from lockstate.words.settings import Quota
 from tests.unit.lockstate.machine_driver import expect, reason
 from tests.unit.lockstate.test_rate_places import HOUR_MS, MINUTE_MS
 from tests.unit.lockstate.test_rate_places import Driver as PlacesDriver

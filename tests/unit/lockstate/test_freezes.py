@@ -6,35 +6,26 @@ from lockstate.machine import LockMachine
 from lockstate.reads import freezes
 from lockstate.stored import snapshot
 from lockstate.words import limits
-from lockstate.words.commands import (
+from lockstate.words.commands.entries import Command
+from lockstate.words.commands.holds import (
     Acquire,
     AcquirePermits,
     AcquireSeveral,
     AddLocks,
     Campaign,
-    Command,
     Convert,
-    Freeze,
     Release,
     Renew,
-    ResizeSemaphore,
-    Thaw,
-    Wanted,
-    WantedPermits,
 )
+from lockstate.words.commands.overrides import Freeze, Thaw
+from lockstate.words.commands.primitives import ResizeSemaphore
+from lockstate.words.events import EventKind
 from lockstate.words.ids import AttemptId, HoldId, SessionId
 from lockstate.words.modes import Mode, Scope
-from lockstate.words.results import (
-    EventKind,
-    Frozen,
-    Granted,
-    LeftView,
-    Queued,
-    Reason,
-    Refused,
-    Resized,
-    Thawed,
-)
+from lockstate.words.refusals import Reason, Refused
+from lockstate.words.results import Frozen, Granted, Queued, Resized, Thawed
+from lockstate.words.views import LeftView
+from lockstate.words.wanted import Wanted, WantedPermits
 from tests.unit.lockstate.cell_driver import CellDriver
 from tests.unit.lockstate.machine_driver import SHARED, expect, reason
 from tests.unit.lockstate.work_meter import Meter

@@ -8,38 +8,19 @@ from lockstate import invariants
 from lockstate.machine import LockMachine
 from lockstate.stored import snapshot
 from lockstate.words import limits
-from lockstate.words.commands import (
-    Acquire,
-    Asking,
-    Freeze,
-    HandOver,
-    IfHeld,
-    NamespaceSettings,
-    OnBehalf,
-    OpenSession,
-    PutOff,
-    Quota,
-    Release,
-    Revoke,
-    SetNamespace,
-    SetQuota,
-    Uncommon,
-)
+from lockstate.words.commands.admin import SetNamespace, SetQuota
+from lockstate.words.commands.entries import OnBehalf
+from lockstate.words.commands.holds import Acquire, HandOver, PutOff, Release
+from lockstate.words.commands.overrides import Freeze, Revoke
+from lockstate.words.commands.sessions import OpenSession
+from lockstate.words.events import EventKind
 from lockstate.words.ids import AttemptId, HoldId, OwnerName, SessionId
-from lockstate.words.kinds import HoldKind
+from lockstate.words.kinds import HoldKind, IfHeld
 from lockstate.words.modes import Mode
-from lockstate.words.results import (
-    EventKind,
-    Granted,
-    HandedOver,
-    PutOffTo,
-    Queued,
-    QuotaExceeded,
-    Reason,
-    Refused,
-    Released,
-    Result,
-)
+from lockstate.words.refusals import QuotaExceeded, Reason, Refused
+from lockstate.words.results import Granted, HandedOver, PutOffTo, Queued, Released, Result
+from lockstate.words.settings import NamespaceSettings, Quota
+from lockstate.words.wanted import Asking, Uncommon
 from tests.unit.lockstate.machine_driver import (
     EXCLUSIVE,
     SHARED,

@@ -9,19 +9,14 @@ import pytest
 from lockstate.machine import LockMachine
 from lockstate.tables import happened
 from lockstate.tables.happened import NewestEvents, told_in
-from lockstate.words.commands import (
-    Acquire,
-    Batch,
-    Convert,
-    Entry,
-    ForceRelease,
-    PutCell,
-    Release,
-    Uncommon,
-)
+from lockstate.words.commands.cells import PutCell
+from lockstate.words.commands.entries import Batch, Entry
+from lockstate.words.commands.holds import Acquire, Convert, Release
+from lockstate.words.commands.overrides import ForceRelease
+from lockstate.words.events import Event, EventKind
 from lockstate.words.ids import AttemptId, HoldId
 from lockstate.words.modes import Mode
-from lockstate.words.results import Event, EventKind
+from lockstate.words.wanted import Uncommon
 from tests.unit.lockstate.machine_driver import MachineDriver
 
 

@@ -7,10 +7,15 @@ import pytest
 from lockstate import invariants
 from lockstate.machine import LockMachine
 from lockstate.stored import snapshot
-from lockstate.words.commands import Acquire, AcquirePermits, Cancel, ForceRelease, IfHeld, Release, Wanted
+from lockstate.words.commands.entries import Cancel
+from lockstate.words.commands.holds import Acquire, AcquirePermits, Release
+from lockstate.words.commands.overrides import ForceRelease
 from lockstate.words.ids import AttemptId, HoldId, SessionId
+from lockstate.words.kinds import IfHeld
 from lockstate.words.modes import Mode
-from lockstate.words.results import Cancelled, Granted, Queued, Reason, Refused, Released
+from lockstate.words.refusals import Reason, Refused
+from lockstate.words.results import Cancelled, Granted, Queued, Released
+from lockstate.words.wanted import Wanted
 from tests.unit.lockstate.machine_driver import MachineDriver, again, expect, reason, with_uncommon
 
 S1 = SessionId("s1")

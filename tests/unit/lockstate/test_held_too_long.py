@@ -8,35 +8,25 @@ from lockstate import invariants
 from lockstate.machine import LockMachine
 from lockstate.stored import snapshot
 from lockstate.words import limits
-from lockstate.words.commands import (
-    Acquire,
-    AcquireSeveral,
-    KeepAlive,
-    NamespaceSettings,
-    PutOff,
-    Release,
-    Renew,
-    Revoke,
-    SetNamespace,
-    Uncommon,
-    WantedPermits,
-    WithdrawRevocation,
-)
+from lockstate.words.commands.admin import SetNamespace
+from lockstate.words.commands.holds import Acquire, AcquireSeveral, PutOff, Release, Renew
+from lockstate.words.commands.overrides import Revoke, WithdrawRevocation
+from lockstate.words.commands.sessions import KeepAlive
+from lockstate.words.events import HELD_TOO_LONG, EventKind
 from lockstate.words.ids import AttemptId, HoldId, SessionId
 from lockstate.words.kinds import HoldKind
+from lockstate.words.refusals import Reason, Refused
 from lockstate.words.results import (
-    HELD_TOO_LONG,
-    EventKind,
     Granted,
     GrantedSeveral,
     PutOffTo,
-    Reason,
-    Refused,
     Renewed,
     RevocationsWithdrawn,
     Revoked,
     SessionKept,
 )
+from lockstate.words.settings import NamespaceSettings
+from lockstate.words.wanted import Uncommon, WantedPermits
 from tests.unit.lockstate.cell_driver import CellDriver
 from tests.unit.lockstate.machine_driver import EXCLUSIVE, SHARED, expect, reason, wanted
 

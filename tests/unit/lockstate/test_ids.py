@@ -8,23 +8,21 @@ import msgspec
 
 from lockstate.machine import LockMachine
 from lockstate.words.codec import encode_command
-from lockstate.words.commands import (
+from lockstate.words.commands.entries import Cancel, Command
+from lockstate.words.commands.holds import (
     Acquire,
     AcquirePermits,
     Campaign,
-    Cancel,
-    CloseSession,
-    Command,
     Convert,
-    KeepAlive,
-    OpenSession,
     Proclaim,
     Release,
     Renew,
 )
+from lockstate.words.commands.sessions import CloseSession, KeepAlive, OpenSession
 from lockstate.words.ids import AttemptId, HoldId, OwnerName, SessionId
 from lockstate.words.modes import Mode
-from lockstate.words.results import CycleView, Granted, Queued, SessionKept, SessionOpened
+from lockstate.words.refusals import CycleView
+from lockstate.words.results import Granted, Queued, SessionKept, SessionOpened
 
 HOLD, SESSION, ATTEMPT, OWNER = HoldId("h"), SessionId("s"), AttemptId("a"), OwnerName("ann")
 X = Mode.EXCLUSIVE

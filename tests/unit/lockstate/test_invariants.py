@@ -11,8 +11,8 @@ from lockstate.tables.principals import Usage
 from lockstate.tables.records import Lock, Semaphore
 from lockstate.tables.state import State
 from lockstate.words.ids import NO_HOLD, HoldId, OwnerName, SessionId
+from lockstate.words.kinds import HoldKind
 from lockstate.words.modes import INTENT, UNIT, Mode, Scope
-from lockstate.words.results import HoldKind
 from tests.unit.lockstate.machine_driver import SHARED, SUBTREE, MachineDriver
 
 

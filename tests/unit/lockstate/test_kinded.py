@@ -3,10 +3,12 @@
 import pytest
 
 from lockstate.words import limits
-from lockstate.words.commands import ForceRelease, Release, Renew
+from lockstate.words.commands.holds import Release, Renew
+from lockstate.words.commands.overrides import ForceRelease
 from lockstate.words.ids import HoldId
 from lockstate.words.kinds import HoldKind
-from lockstate.words.results import ForceReleased, Granted, Reason, Refused, Released, Renewed, Result
+from lockstate.words.refusals import Reason, Refused
+from lockstate.words.results import ForceReleased, Granted, Released, Renewed, Result
 from tests.unit.lockstate.machine_driver import MachineDriver, expect
 
 LOCK, SEMAPHORE, ELECTION = HoldKind

@@ -2,18 +2,16 @@
 
 import pytest
 
-from lockstate.words.commands import Algorithm, Cancel, RateSettings, SetNamespace, TakeRate
-from lockstate.words.commands import NamespaceSettings as Settings
+from lockstate.words.commands.admin import SetNamespace
+from lockstate.words.commands.entries import Cancel
+from lockstate.words.commands.primitives import TakeRate
+from lockstate.words.events import EventKind
 from lockstate.words.ids import AttemptId, HoldId
-from lockstate.words.results import (
-    EventKind,
-    NamespaceSet,
-    RateTaken,
-    Reason,
-    Refused,
-    RefusedInNamespace,
-    Result,
-)
+from lockstate.words.kinds import Algorithm
+from lockstate.words.refusals import Reason, Refused, RefusedInNamespace
+from lockstate.words.results import NamespaceSet, RateTaken, Result
+from lockstate.words.settings import NamespaceSettings as Settings
+from lockstate.words.settings import RateSettings
 from tests.unit.lockstate.machine_driver import expect
 from tests.unit.lockstate.test_several import Driver as SeveralDriver
 

@@ -3,7 +3,7 @@
 import pytest
 
 from lockstate.words import limits
-from lockstate.words.results import Reason, Refused
+from lockstate.words.refusals import Reason, Refused
 
 
 def _reason(refused: Refused | None) -> Reason | None:

@@ -7,10 +7,15 @@ from lockstate.reads import listings
 from lockstate.reads.listings import Whose
 from lockstate.words import limits
 from lockstate.words.claims import record_name
-from lockstate.words.commands import Acquire, AdvanceFence, Algorithm, OnBehalf, OpenSession, TakeRate
+from lockstate.words.commands.entries import OnBehalf
+from lockstate.words.commands.holds import Acquire
+from lockstate.words.commands.primitives import AdvanceFence, TakeRate
+from lockstate.words.commands.sessions import OpenSession
 from lockstate.words.ids import AttemptId, HoldId, SessionId
+from lockstate.words.kinds import Algorithm, HoldKind
 from lockstate.words.modes import Mode, Scope
-from lockstate.words.results import HighestToken, Holdings, HoldKind, RateTaken, TicketView
+from lockstate.words.results import RateTaken
+from lockstate.words.views import HighestToken, Holdings, TicketView
 from tests.unit.lockstate.machine_driver import MachineDriver, wanted
 
 

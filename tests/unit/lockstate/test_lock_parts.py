@@ -6,36 +6,27 @@ import pytest
 from lockstate.rules.holds import LEASE_EXPIRED
 from lockstate.words import limits
 from lockstate.words.cell_operations import LockCompare, Operation
-from lockstate.words.commands import (
-    Acquire,
-    AcquireSeveral,
-    AddLocks,
-    Freeze,
-    IfHeld,
-    NamespaceSettings,
-    OnBehalf,
-    Quota,
-    SetNamespace,
-    SetQuota,
-    TransactCells,
-    Uncommon,
-    WantedRate,
-)
+from lockstate.words.commands.admin import SetNamespace, SetQuota
+from lockstate.words.commands.cells import TransactCells
+from lockstate.words.commands.entries import OnBehalf
+from lockstate.words.commands.holds import Acquire, AcquireSeveral, AddLocks
+from lockstate.words.commands.overrides import Freeze
+from lockstate.words.events import EventKind
 from lockstate.words.ids import AttemptId, HoldId, SessionId
+from lockstate.words.kinds import IfHeld
+from lockstate.words.refusals import QuotaExceeded, Reason, Refused
 from lockstate.words.results import (
     RELEASED,
     CellRead,
     CellWritten,
-    EventKind,
     Granted,
     LockTaken,
     Queued,
-    QuotaExceeded,
-    Reason,
-    Refused,
     Renewed,
     Transacted,
 )
+from lockstate.words.settings import NamespaceSettings, Quota
+from lockstate.words.wanted import Uncommon, WantedRate
 from tests.unit.lockstate.cell_driver import (
     CellDriver,
     end_part,

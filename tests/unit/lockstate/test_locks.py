@@ -1,8 +1,10 @@
 """Locks in the machine: grants, queues, leases, delays, cancel and force."""
 
+from lockstate.words.events import EventKind
 from lockstate.words.ids import HoldId
 from lockstate.words.modes import Mode
-from lockstate.words.results import Cancelled, EventKind, Granted, Queued, Reason, Refused, Released, Renewed
+from lockstate.words.refusals import Reason, Refused
+from lockstate.words.results import Cancelled, Granted, Queued, Released, Renewed
 from tests.unit.lockstate.machine_driver import MachineDriver, expect, reason
 
 

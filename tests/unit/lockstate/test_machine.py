@@ -1,21 +1,11 @@
 """LockMachine: time and entries. Locks, sessions, requests and refusals have files of their own."""
 
-from lockstate.words.commands import (
-    Acquire,
-    AdvanceFence,
-    Barrier,
-    Batch,
-    CloseSession,
-    Command,
-    Entry,
-    ForceWaits,
-    OpenSession,
-    PutCell,
-    Release,
-    Renew,
-    TakeRate,
-    Tick,
-)
+from lockstate.words.commands.cells import PutCell
+from lockstate.words.commands.entries import Barrier, Batch, Command, Entry, Tick
+from lockstate.words.commands.holds import Acquire, Release, Renew
+from lockstate.words.commands.overrides import ForceWaits
+from lockstate.words.commands.primitives import AdvanceFence, TakeRate
+from lockstate.words.commands.sessions import CloseSession, OpenSession
 from lockstate.words.ids import AttemptId, HoldId, SessionId
 from lockstate.words.modes import Mode
 from lockstate.words.results import Done, Granted

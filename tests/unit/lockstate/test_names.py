@@ -10,7 +10,8 @@ from lockstate.tables import names, sorted_runs
 from lockstate.tables.names import GONE_MAX
 from lockstate.tables.sorted_runs import SortedRuns
 from lockstate.tables.state import State
-from lockstate.words.commands import Acquire, Cancel, Release
+from lockstate.words.commands.entries import Cancel
+from lockstate.words.commands.holds import Acquire, Release
 from lockstate.words.ids import AttemptId, HoldId
 from lockstate.words.modes import Mode, Scope
 from tests.unit.lockstate.machine_driver import MachineDriver, wanted

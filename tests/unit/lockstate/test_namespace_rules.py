@@ -8,20 +8,15 @@ import pytest
 
 from lockstate.catalogue import content_digest
 from lockstate.words import limits
-from lockstate.words.commands import (
-    Acquire,
-    AcquirePermits,
-    AcquireSeveral,
-    AddLocks,
-    Command,
-    IfHeld,
-    NamespaceSettings,
-    SetNamespace,
-    Uncommon,
-    WantedPermits,
-)
+from lockstate.words.commands.admin import SetNamespace
+from lockstate.words.commands.entries import Command
+from lockstate.words.commands.holds import Acquire, AcquirePermits, AcquireSeveral, AddLocks
 from lockstate.words.ids import AttemptId, HoldId, SessionId
-from lockstate.words.results import Granted, Reason, Refused, RefusedInNamespace, Result
+from lockstate.words.kinds import IfHeld
+from lockstate.words.refusals import Reason, Refused, RefusedInNamespace
+from lockstate.words.results import Granted, Result
+from lockstate.words.settings import NamespaceSettings
+from lockstate.words.wanted import Uncommon, WantedPermits
 from tests.unit.lockstate.machine_driver import EXCLUSIVE, SHARED, again, expect, reason, wanted
 from tests.unit.lockstate.test_namespaces import space
 from tests.unit.lockstate.test_principals import Driver

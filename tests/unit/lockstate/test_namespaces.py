@@ -13,36 +13,29 @@ from lockstate.tables import fingerprint
 from lockstate.tables.audit import Audit
 from lockstate.words import limits
 from lockstate.words.cell_operations import DeleteOperation, PutOperation
-from lockstate.words.commands import (
-    AcquireSeveral,
-    AddLocks,
-    AdvanceFence,
-    CloseSession,
-    DeleteCells,
-    ForgetFence,
-    NamespaceSettings,
-    Proclaim,
-    PutCell,
-    SetNamespace,
-    Tick,
-    TransactCells,
-    WantedPermits,
-)
+from lockstate.words.commands.admin import SetNamespace
+from lockstate.words.commands.cells import DeleteCells, PutCell, TransactCells
+from lockstate.words.commands.entries import Tick
+from lockstate.words.commands.holds import AcquireSeveral, AddLocks, Proclaim
+from lockstate.words.commands.overrides import ForgetFence
+from lockstate.words.commands.primitives import AdvanceFence
+from lockstate.words.commands.sessions import CloseSession
 from lockstate.words.ids import AttemptId, HoldId, SessionId
+from lockstate.words.refusals import Reason, RefusedInNamespace
 from lockstate.words.results import (
     CellsDeleted,
     CellWritten,
     FenceAdvanced,
     Granted,
     NamespaceSet,
-    NamespaceSummary,
     Proclaimed,
     Queued,
-    Reason,
-    RefusedInNamespace,
     Result,
     Transacted,
 )
+from lockstate.words.settings import NamespaceSettings
+from lockstate.words.views import NamespaceSummary
+from lockstate.words.wanted import WantedPermits
 from tests.unit.lockstate.machine_driver import SHARED, expect, reason, wanted
 from tests.unit.lockstate.test_principals import Driver
 

@@ -7,20 +7,22 @@ from lockstate.reads import listings
 from lockstate.stored import snapshot
 from lockstate.tables.owners import session_name
 from lockstate.words import limits
-from lockstate.words.commands import (
-    AdvanceFence,
-    Command,
+from lockstate.words.commands.entries import Command
+from lockstate.words.commands.overrides import (
     ForceCloseSession,
     ForceRelease,
     ForceWaits,
     ForgetFence,
-    KeepAlive,
     LiftDelay,
 )
+from lockstate.words.commands.primitives import AdvanceFence
+from lockstate.words.commands.sessions import KeepAlive
+from lockstate.words.events import EventKind
 from lockstate.words.ids import SessionId
 from lockstate.words.kinds import HoldKind
 from lockstate.words.modes import Scope
-from lockstate.words.results import DelaysLifted, EventKind, Reason, Refused, SessionKept
+from lockstate.words.refusals import Reason, Refused
+from lockstate.words.results import DelaysLifted, SessionKept
 from tests.unit.lockstate.cell_driver import CellDriver
 from tests.unit.lockstate.machine_driver import SUBTREE, MachineDriver, expect, reason
 

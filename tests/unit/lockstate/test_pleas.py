@@ -5,19 +5,16 @@ import pytest
 from lockstate.machine import LockMachine
 from lockstate.stored import snapshot
 from lockstate.words import limits
-from lockstate.words.commands import Command, KeepAlive, PutOff, Renew, Revoke, Wanted, WithdrawRevocation
+from lockstate.words.commands.entries import Command
+from lockstate.words.commands.holds import PutOff, Renew
+from lockstate.words.commands.overrides import Revoke, WithdrawRevocation
+from lockstate.words.commands.sessions import KeepAlive
+from lockstate.words.events import EventKind
 from lockstate.words.ids import HoldId, SessionId
 from lockstate.words.kinds import HoldKind
-from lockstate.words.results import (
-    EventKind,
-    PutOffTo,
-    Reason,
-    Refused,
-    Renewed,
-    RevocationsWithdrawn,
-    Revoked,
-    SessionKept,
-)
+from lockstate.words.refusals import Reason, Refused
+from lockstate.words.results import PutOffTo, Renewed, RevocationsWithdrawn, Revoked, SessionKept
+from lockstate.words.wanted import Wanted
 from tests.unit.lockstate.cell_driver import CellDriver
 from tests.unit.lockstate.machine_driver import SHARED, expect, reason
 

@@ -13,52 +13,38 @@ from lockstate.tables.owners import session_name
 from lockstate.tables.requests import RequestMemory, key_of
 from lockstate.words import limits
 from lockstate.words.cell_operations import GetOperation, HoldCompare, PutOperation
-from lockstate.words.commands import (
+from lockstate.words.commands.admin import SetQuota
+from lockstate.words.commands.cells import PutCell, TransactCells
+from lockstate.words.commands.entries import Command, Entry, OfSomebody, OnBehalf
+from lockstate.words.commands.holds import (
     Acquire,
     AddLocks,
     Campaign,
-    CloseSession,
-    Command,
     Convert,
-    EndWait,
-    Entry,
-    ForceCloseSession,
-    ForceRelease,
     HandOver,
-    KeepAlive,
-    Numbered,
-    NumberedCommand,
-    OfSomebody,
-    OnBehalf,
-    OpenSession,
     Proclaim,
-    PutCell,
     PutOff,
-    Quota,
     Release,
     ReleaseByValue,
     Renew,
     RenewByValue,
-    ResumeStream,
-    Revoke,
-    SetQuota,
-    TakeRate,
-    TransactCells,
-    Uncommon,
 )
+from lockstate.words.commands.overrides import ForceCloseSession, ForceRelease, Revoke
+from lockstate.words.commands.primitives import TakeRate
+from lockstate.words.commands.sessions import CloseSession, KeepAlive, OpenSession
+from lockstate.words.commands.streams import EndWait, Numbered, NumberedCommand, ResumeStream
+from lockstate.words.events import Event, EventKind
 from lockstate.words.ids import AttemptId, HoldId, OwnerName, SessionId
+from lockstate.words.refusals import Reason
 from lockstate.words.results import (
     Cancelled,
     Done,
-    Event,
-    EventKind,
     FrameRefused,
     Granted,
     NumberedDone,
     Queued,
     QuotaSet,
     RateTaken,
-    Reason,
     Released,
     Renewed,
     Result,
@@ -68,6 +54,8 @@ from lockstate.words.results import (
     StreamResumed,
     Transacted,
 )
+from lockstate.words.settings import Quota
+from lockstate.words.wanted import Uncommon
 from tests.unit.lockstate.machine_driver import EXCLUSIVE, SHARED, MachineDriver, expect, reason, wanted
 
 S1, H1 = SessionId("s1"), HoldId("h1")

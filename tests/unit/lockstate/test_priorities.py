@@ -8,9 +8,12 @@ from lockstate.machine import LockMachine
 from lockstate.stored import snapshot
 from lockstate.tables.rare import Rare
 from lockstate.words import limits
-from lockstate.words.commands import Acquire, AcquirePermits, IfHeld, Uncommon
+from lockstate.words.commands.holds import Acquire, AcquirePermits
 from lockstate.words.ids import AttemptId, HoldId
-from lockstate.words.results import Granted, Queued, Reason, Refused, Result
+from lockstate.words.kinds import IfHeld
+from lockstate.words.refusals import Reason, Refused
+from lockstate.words.results import Granted, Queued, Result
+from lockstate.words.wanted import Uncommon
 from tests.unit.lockstate.cell_driver import CellDriver
 from tests.unit.lockstate.machine_driver import EXCLUSIVE, SHARED, expect, reason
 

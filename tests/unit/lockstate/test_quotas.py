@@ -7,29 +7,22 @@ from lockstate.reads import listings
 from lockstate.stored import snapshot
 from lockstate.tables.principals import EVERYBODY, Usage
 from lockstate.words import limits
-from lockstate.words.commands import (
+from lockstate.words.commands.admin import SetQuota
+from lockstate.words.commands.holds import (
     Acquire,
     AcquirePermits,
     AcquireSeveral,
     AddLocks,
     Campaign,
-    OpenSession,
-    Quota,
     Release,
-    SetQuota,
-    WantedPermits,
 )
+from lockstate.words.commands.sessions import OpenSession
 from lockstate.words.ids import AttemptId, HoldId, SessionId
-from lockstate.words.results import (
-    Granted,
-    PrincipalRow,
-    Queued,
-    QuotaExceeded,
-    QuotaSet,
-    Reason,
-    Released,
-    Result,
-)
+from lockstate.words.refusals import QuotaExceeded, Reason
+from lockstate.words.results import Granted, Queued, QuotaSet, Released, Result
+from lockstate.words.settings import Quota
+from lockstate.words.views import PrincipalRow
+from lockstate.words.wanted import WantedPermits
 from tests.unit.lockstate.machine_driver import SHARED, expect, reason, wanted
 from tests.unit.lockstate.test_principals import Driver
 

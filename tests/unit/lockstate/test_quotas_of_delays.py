@@ -7,40 +7,28 @@ import pytest
 
 from lockstate.machine import LockMachine
 from lockstate.stored import snapshot
-from lockstate.words.commands import (
-    Acquire,
-    AcquirePermits,
-    AcquireSeveral,
-    AddLocks,
-    CloseSession,
-    ForceCloseSession,
-    ForceRelease,
-    LiftDelay,
-    NamespaceSettings,
-    OpenSession,
-    Release,
-    SetNamespace,
-    Uncommon,
-    WantedPermits,
-)
+from lockstate.words.commands.admin import SetNamespace
+from lockstate.words.commands.holds import Acquire, AcquirePermits, AcquireSeveral, AddLocks, Release
+from lockstate.words.commands.overrides import ForceCloseSession, ForceRelease, LiftDelay
+from lockstate.words.commands.sessions import CloseSession, OpenSession
 from lockstate.words.ids import AttemptId, HoldId, OwnerName, SessionId
+from lockstate.words.kinds import HoldKind
 from lockstate.words.modes import Mode, Scope
+from lockstate.words.refusals import QuotaExceeded, Refused, RefusedInNamespace
 from lockstate.words.results import (
     DelaysLifted,
     ForceReleased,
     Granted,
-    HoldKind,
     NamespaceSet,
     Queued,
-    QuotaExceeded,
-    Refused,
-    RefusedInNamespace,
     Released,
     Result,
     SessionClosed,
     SessionForced,
     SessionOpened,
 )
+from lockstate.words.settings import NamespaceSettings
+from lockstate.words.wanted import Uncommon, WantedPermits
 from tests.unit.lockstate.machine_driver import EXCLUSIVE, SHARED, expect, wanted
 from tests.unit.lockstate.test_principals import Driver
 from tests.unit.lockstate.test_quotas import quota, refusal

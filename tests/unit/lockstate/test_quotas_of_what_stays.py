@@ -7,22 +7,13 @@ from lockstate.stored import snapshot
 from lockstate.stored.snapshot import SnapshotError
 from lockstate.tables.principals import EVERYBODY
 from lockstate.words.cell_operations import DeleteOperation, PutOperation
-from lockstate.words.commands import (
-    Acquire,
-    AddLocks,
-    AdvanceFence,
-    Campaign,
-    CloseSession,
-    Convert,
-    ForgetFence,
-    OpenSession,
-    Proclaim,
-    PutCell,
-    Release,
-    TransactCells,
-    Uncommon,
-)
+from lockstate.words.commands.cells import PutCell, TransactCells
+from lockstate.words.commands.holds import Acquire, AddLocks, Campaign, Convert, Proclaim, Release
+from lockstate.words.commands.overrides import ForgetFence
+from lockstate.words.commands.primitives import AdvanceFence
+from lockstate.words.commands.sessions import CloseSession, OpenSession
 from lockstate.words.ids import AttemptId, HoldId, SessionId
+from lockstate.words.refusals import Refused
 from lockstate.words.results import (
     CellWritten,
     FenceAdvanced,
@@ -30,13 +21,13 @@ from lockstate.words.results import (
     Granted,
     Proclaimed,
     Queued,
-    Refused,
     Released,
     Result,
     SessionClosed,
     SessionOpened,
     Transacted,
 )
+from lockstate.words.wanted import Uncommon
 from tests.unit.lockstate.machine_driver import EXCLUSIVE, SHARED, expect, wanted
 from tests.unit.lockstate.test_principals import Driver
 from tests.unit.lockstate.test_quotas import quota, refusal

@@ -8,9 +8,12 @@ from lockstate.stored import snapshot
 from lockstate.tables import budget, fingerprint
 from lockstate.tables.rare import PLAIN, Rare, changed, of_hold
 from lockstate.tables.records import Hold, Ticket
-from lockstate.words.commands import Acquire, Asking, CloseSession, IfHeld, OpenSession, Release, Uncommon
+from lockstate.words.commands.holds import Acquire, Release
+from lockstate.words.commands.sessions import CloseSession, OpenSession
 from lockstate.words.ids import AttemptId, HoldId, SessionId
+from lockstate.words.kinds import IfHeld
 from lockstate.words.modes import Mode
+from lockstate.words.wanted import Asking, Uncommon
 from tests.unit.lockstate.machine_driver import MachineDriver
 
 NOTED = Rare(note="why")

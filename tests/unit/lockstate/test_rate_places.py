@@ -10,34 +10,19 @@ from lockstate.stored import snapshot
 from lockstate.stored.snapshot import SnapshotError
 from lockstate.tables.rates import RateLimits
 from lockstate.words import limits
-from lockstate.words.commands import (
-    AcquireSeveral,
-    Algorithm,
-    Cancel,
-    CloseSession,
-    Quota,
-    Release,
-    ResumeStream,
-    SetNamespace,
-    SetQuota,
-    TakeRate,
-    WantedRate,
-)
-from lockstate.words.commands import NamespaceSettings as Settings
+from lockstate.words.commands.admin import SetNamespace, SetQuota
+from lockstate.words.commands.entries import Cancel
+from lockstate.words.commands.holds import AcquireSeveral, Release
+from lockstate.words.commands.primitives import TakeRate
+from lockstate.words.commands.sessions import CloseSession
+from lockstate.words.commands.streams import ResumeStream
 from lockstate.words.ids import AttemptId, HoldId, SessionId
-from lockstate.words.results import (
-    Cancelled,
-    Granted,
-    GrantedSeveral,
-    Queued,
-    QuotaExceeded,
-    RateTaken,
-    Reason,
-    Refused,
-    RefusedInNamespace,
-    Released,
-    Result,
-)
+from lockstate.words.kinds import Algorithm
+from lockstate.words.refusals import QuotaExceeded, Reason, Refused, RefusedInNamespace
+from lockstate.words.results import Cancelled, Granted, GrantedSeveral, Queued, RateTaken, Released, Result
+from lockstate.words.settings import NamespaceSettings as Settings
+from lockstate.words.settings import Quota
+from lockstate.words.wanted import WantedRate
 from tests.unit.lockstate.machine_driver import EXCLUSIVE, expect, wanted
 from tests.unit.lockstate.test_principals import Driver as PrincipalDriver
 from tests.unit.lockstate.test_several import Driver as SeveralDriver

@@ -9,8 +9,11 @@ from lockstate.rules import rates
 from lockstate.stored import snapshot
 from lockstate.tables.rate_algorithms import SlidingWindow
 from lockstate.words import limits
-from lockstate.words.commands import Algorithm, Entry, TakeRate
-from lockstate.words.results import RateTaken, Reason, Refused
+from lockstate.words.commands.entries import Entry
+from lockstate.words.commands.primitives import TakeRate
+from lockstate.words.kinds import Algorithm
+from lockstate.words.refusals import Reason, Refused
+from lockstate.words.results import RateTaken
 
 FIXED, SLIDING, GCRA = Algorithm
 SECOND_MS = 1000

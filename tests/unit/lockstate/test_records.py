@@ -15,10 +15,10 @@ from lockstate.words.claims import (
     semaphore_of,
     shown_name,
 )
-from lockstate.words.commands import Wanted
 from lockstate.words.ids import NO_OWNER, NO_SESSION, AttemptId, HoldId
+from lockstate.words.kinds import HoldKind
 from lockstate.words.modes import Mode, Scope, claim_of, intent_of
-from lockstate.words.results import HoldKind
+from lockstate.words.wanted import Wanted
 from tests.unit.lockstate.machine_driver import EXCLUSIVE, NODE, SHARED, SUBTREE, UPDATE, wanted
 
 

@@ -6,35 +6,19 @@ import msgspec
 import pytest
 
 from lockstate.words import limits
-from lockstate.words.commands import (
-    Acquire,
-    AcquireSeveral,
-    AdvanceFence,
-    Batch,
-    Cancel,
-    Command,
-    Entry,
-    ForceRelease,
-    ForceWaits,
-    Freeze,
-    IfHeld,
-    OnBehalf,
-    OpenSession,
-    PutOff,
-    Quota,
-    Release,
-    Renew,
-    SetQuota,
-    TakeRate,
-    Tick,
-    Uncommon,
-    Undecodable,
-    WantedRate,
-)
+from lockstate.words.commands.admin import SetQuota
+from lockstate.words.commands.entries import Batch, Cancel, Command, Entry, OnBehalf, Tick, Undecodable
+from lockstate.words.commands.holds import Acquire, AcquireSeveral, PutOff, Release, Renew
+from lockstate.words.commands.overrides import ForceRelease, ForceWaits, Freeze
+from lockstate.words.commands.primitives import AdvanceFence, TakeRate
+from lockstate.words.commands.sessions import OpenSession
 from lockstate.words.ids import NO_SESSION, AttemptId, HoldId, SessionId
-from lockstate.words.kinds import HoldKind
+from lockstate.words.kinds import HoldKind, IfHeld
 from lockstate.words.modes import Mode
-from lockstate.words.results import Granted, Queued, Reason, Refused
+from lockstate.words.refusals import Reason, Refused
+from lockstate.words.results import Granted, Queued
+from lockstate.words.settings import Quota
+from lockstate.words.wanted import Uncommon, WantedRate
 from tests.unit.lockstate.machine_driver import (
     EXCLUSIVE,
     SHARED,

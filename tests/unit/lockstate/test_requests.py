@@ -8,36 +8,16 @@ from lockstate.machine import LockMachine
 from lockstate.reads import views
 from lockstate.tables.requests import RequestMemory
 from lockstate.words import limits
-from lockstate.words.commands import (
-    Acquire,
-    AdvanceFence,
-    Algorithm,
-    Batch,
-    CloseSession,
-    Command,
-    Entry,
-    ForceRelease,
-    KeepAlive,
-    OpenSession,
-    Proclaim,
-    Release,
-    Renew,
-    ResizeSemaphore,
-    TakeRate,
-    Tick,
-)
+from lockstate.words.commands.entries import Batch, Command, Entry, Tick
+from lockstate.words.commands.holds import Acquire, Proclaim, Release, Renew
+from lockstate.words.commands.overrides import ForceRelease
+from lockstate.words.commands.primitives import AdvanceFence, ResizeSemaphore, TakeRate
+from lockstate.words.commands.sessions import CloseSession, KeepAlive, OpenSession
 from lockstate.words.ids import NO_SESSION, AttemptId, HoldId, OwnerName, SessionId
+from lockstate.words.kinds import Algorithm
 from lockstate.words.modes import Mode
-from lockstate.words.results import (
-    Cancelled,
-    Granted,
-    Queued,
-    RateTaken,
-    Reason,
-    Refused,
-    Released,
-    SessionOpened,
-)
+from lockstate.words.refusals import Reason, Refused
+from lockstate.words.results import Cancelled, Granted, Queued, RateTaken, Released, SessionOpened
 from tests.unit.lockstate.machine_driver import MachineDriver, expect, reason
 
 MINUTES_5_MS = 5 * 60 * 1000

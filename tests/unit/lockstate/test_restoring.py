@@ -6,17 +6,14 @@ from lockstate import invariants
 from lockstate.machine import LockMachine
 from lockstate.rules.restoring import TOKENS_SKIPPED, Restoration
 from lockstate.stored import snapshot
-from lockstate.words.commands import (
-    AdvanceFence,
-    Freeze,
-    NamespaceSettings,
-    OnBehalf,
-    Quota,
-    SetNamespace,
-    SetQuota,
-    TakeRate,
-)
-from lockstate.words.results import EventKind, FenceAdvanced, Granted, Queued, Reason, Refused, Renewed
+from lockstate.words.commands.admin import SetNamespace, SetQuota
+from lockstate.words.commands.entries import OnBehalf
+from lockstate.words.commands.overrides import Freeze
+from lockstate.words.commands.primitives import AdvanceFence, TakeRate
+from lockstate.words.events import EventKind
+from lockstate.words.refusals import Reason, Refused
+from lockstate.words.results import FenceAdvanced, Granted, Queued, Renewed
+from lockstate.words.settings import NamespaceSettings, Quota
 from tests.unit.lockstate.cell_driver import CellDriver
 from tests.unit.lockstate.machine_driver import EXCLUSIVE, SHARED, expect
 

@@ -7,27 +7,17 @@ import pytest
 
 from lockstate.tables.ledger import NO_ROOM
 from lockstate.words.cell_operations import CellCompare, CellField, DeleteOperation, PutOperation
-from lockstate.words.commands import (
-    Acquire,
-    AcquirePermits,
-    Campaign,
-    DeleteCells,
-    NamespaceSettings,
-    OfSomebody,
-    OnBehalf,
-    OpenSession,
-    PutCell,
-    Quota,
-    Release,
-    SetNamespace,
-    SetQuota,
-    Tick,
-    TransactCells,
-    Uncommon,
-)
+from lockstate.words.commands.admin import SetNamespace, SetQuota
+from lockstate.words.commands.cells import DeleteCells, PutCell, TransactCells
+from lockstate.words.commands.entries import OfSomebody, OnBehalf, Tick
+from lockstate.words.commands.holds import Acquire, AcquirePermits, Campaign, Release
+from lockstate.words.commands.sessions import OpenSession
 from lockstate.words.ids import NO_OWNER, AttemptId, HoldId, SessionId
 from lockstate.words.modes import Mode
-from lockstate.words.results import Granted, Reason, Refused
+from lockstate.words.refusals import Reason, Refused
+from lockstate.words.results import Granted
+from lockstate.words.settings import NamespaceSettings, Quota
+from lockstate.words.wanted import Uncommon
 from tests.unit.lockstate.machine_driver import MachineDriver, expect, reason
 
 SMALL = Quota(sessions=2, holds=3, cells=2, bytes=40)

@@ -5,9 +5,13 @@ from typing import Any
 import pytest
 
 from lockstate.words import limits
-from lockstate.words.commands import AcquirePermits, ResizeSemaphore, Uncommon
+from lockstate.words.commands.holds import AcquirePermits
+from lockstate.words.commands.primitives import ResizeSemaphore
 from lockstate.words.ids import NO_HOLD, AttemptId, HoldId, SessionId
-from lockstate.words.results import Granted, HoldKind, Reason, Refused, Resized, Result
+from lockstate.words.kinds import HoldKind
+from lockstate.words.refusals import Reason, Refused
+from lockstate.words.results import Granted, Resized, Result
+from lockstate.words.wanted import Uncommon
 from tests.unit.lockstate.cell_driver import CellDriver
 from tests.unit.lockstate.machine_driver import EXCLUSIVE, MachineDriver, expect, reason
 

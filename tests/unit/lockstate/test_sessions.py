@@ -1,8 +1,8 @@
 """Sessions in the machine: what lives and ends with them, and what others see of them."""
 
-from lockstate.words.commands import CloseSession, KeepAlive
+from lockstate.words.commands.sessions import CloseSession, KeepAlive
 from lockstate.words.ids import SessionId
-from lockstate.words.results import Reason
+from lockstate.words.refusals import Reason
 from tests.unit.lockstate.machine_driver import MachineDriver, reason
 
 

@@ -8,21 +8,14 @@ import pytest
 from lockstate.machine import LockMachine
 from lockstate.stored import snapshot
 from lockstate.words import limits
-from lockstate.words.commands import AcquireSeveral, Algorithm, Asking, TakeRate, WantedPermits, WantedRate
+from lockstate.words.commands.holds import AcquireSeveral
+from lockstate.words.commands.primitives import TakeRate
+from lockstate.words.events import EventKind
 from lockstate.words.ids import AttemptId, HoldId, SessionId
-from lockstate.words.kinds import HoldKind
-from lockstate.words.results import (
-    EventKind,
-    Granted,
-    GrantedSeveral,
-    PermitsHeld,
-    Queued,
-    RateTaken,
-    RateUsed,
-    Reason,
-    Refused,
-    Result,
-)
+from lockstate.words.kinds import Algorithm, HoldKind
+from lockstate.words.refusals import Reason, Refused
+from lockstate.words.results import Granted, GrantedSeveral, PermitsHeld, Queued, RateTaken, RateUsed, Result
+from lockstate.words.wanted import Asking, WantedPermits, WantedRate
 from tests.unit.lockstate.cell_driver import CellDriver
 from tests.unit.lockstate.machine_driver import EXCLUSIVE, SHARED, expect, reason, wanted, with_uncommon
 

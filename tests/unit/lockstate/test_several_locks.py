@@ -4,9 +4,11 @@ import msgspec
 import pytest
 
 from lockstate.words import limits
-from lockstate.words.commands import Acquire, Wanted
+from lockstate.words.commands.holds import Acquire
 from lockstate.words.ids import AttemptId, HoldId
-from lockstate.words.results import Granted, Reason, Refused, Released
+from lockstate.words.refusals import Reason, Refused
+from lockstate.words.results import Granted, Released
+from lockstate.words.wanted import Wanted
 from tests.unit.lockstate.machine_driver import (
     EXCLUSIVE,
     NODE,

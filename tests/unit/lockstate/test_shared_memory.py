@@ -6,10 +6,13 @@ from lockstate.machine import LockMachine
 from lockstate.stored import snapshot
 from lockstate.tables.records import Hold, Ticket
 from lockstate.words import codec
-from lockstate.words.commands import Acquire, AddLocks, Convert, Entry, Numbered, ResumeStream, Wanted
+from lockstate.words.commands.entries import Entry
+from lockstate.words.commands.holds import Acquire, AddLocks, Convert
+from lockstate.words.commands.streams import Numbered, ResumeStream
 from lockstate.words.ids import AttemptId, HoldId, OwnerName, SessionId
 from lockstate.words.modes import Mode
 from lockstate.words.results import Granted
+from lockstate.words.wanted import Wanted
 from tests.unit.lockstate.machine_driver import EXCLUSIVE, SHARED, MachineDriver
 
 

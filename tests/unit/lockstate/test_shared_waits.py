@@ -6,7 +6,7 @@ import pytest
 
 from lockstate.machine import LockMachine
 from lockstate.stored import snapshot
-from lockstate.words.commands import Acquire
+from lockstate.words.commands.holds import Acquire
 from lockstate.words.ids import AttemptId, HoldId, SessionId
 from lockstate.words.results import Granted, Queued
 from tests.unit.lockstate.machine_driver import EXCLUSIVE, MachineDriver, expect, wanted

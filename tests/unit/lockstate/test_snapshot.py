@@ -11,7 +11,8 @@ from lockstate.machine import LockMachine
 from lockstate.stored import snapshot
 from lockstate.tables import fingerprint
 from lockstate.words.codec import decode_entry, encode_command, encode_entry
-from lockstate.words.commands import AdvanceFence, OpenSession, TakeRate
+from lockstate.words.commands.primitives import AdvanceFence, TakeRate
+from lockstate.words.commands.sessions import OpenSession
 from lockstate.words.ids import SessionId
 from tests.unit.lockstate.machine_driver import EXCLUSIVE, SHARED, SUBTREE, UPDATE, MachineDriver, wanted
 

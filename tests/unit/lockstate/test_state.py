@@ -12,7 +12,8 @@ from lockstate.tables import claim_table
 from lockstate.tables.owners import public_name, shown_owner
 from lockstate.tables.state import State
 from lockstate.words import limits
-from lockstate.words.commands import Acquire, Batch, Entry
+from lockstate.words.commands.entries import Batch, Entry
+from lockstate.words.commands.holds import Acquire
 from lockstate.words.ids import NO_OWNER, AttemptId, HoldId, OwnerName, SessionId
 from tests.unit.lockstate.machine_driver import EXCLUSIVE, SHARED, SUBTREE, MachineDriver
 

@@ -10,27 +10,16 @@ from lockstate.tables import budget
 from lockstate.tables.ledger import NO_ROOM
 from lockstate.words import limits
 from lockstate.words.cell_operations import GetOperation, PutOperation
-from lockstate.words.commands import (
-    Acquire,
-    AcquirePermits,
-    Algorithm,
-    Batch,
-    CloseSession,
-    DeleteCells,
-    EndWait,
-    Entry,
-    Numbered,
-    NumberedCommand,
-    PutCell,
-    Release,
-    Renew,
-    ResumeStream,
-    TakeRate,
-    TransactCells,
-    Wanted,
-)
+from lockstate.words.commands.cells import DeleteCells, PutCell, TransactCells
+from lockstate.words.commands.entries import Batch, Entry
+from lockstate.words.commands.holds import Acquire, AcquirePermits, Release, Renew
+from lockstate.words.commands.primitives import TakeRate
+from lockstate.words.commands.sessions import CloseSession
+from lockstate.words.commands.streams import EndWait, Numbered, NumberedCommand, ResumeStream
 from lockstate.words.ids import NO_SESSION, AttemptId, HoldId, SessionId
+from lockstate.words.kinds import Algorithm
 from lockstate.words.modes import Mode
+from lockstate.words.refusals import Reason, Refused
 from lockstate.words.results import (
     CellWritten,
     Done,
@@ -39,16 +28,15 @@ from lockstate.words.results import (
     NumberedDone,
     Queued,
     RateTaken,
-    Reason,
-    Refused,
     Released,
     Renewed,
     Result,
     StreamFault,
     StreamResumed,
-    StreamView,
     Transacted,
 )
+from lockstate.words.views import StreamView
+from lockstate.words.wanted import Wanted
 from tests.unit.lockstate.machine_driver import MachineDriver, expect, reason
 
 S1 = SessionId("s1")

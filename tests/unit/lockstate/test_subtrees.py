@@ -2,9 +2,10 @@
 
 from itertools import product
 
-from lockstate.words.commands import Wanted
 from lockstate.words.modes import COMPATIBLE, Mode, Scope
-from lockstate.words.results import Granted, Refused
+from lockstate.words.refusals import Refused
+from lockstate.words.results import Granted
+from lockstate.words.wanted import Wanted
 from tests.unit.lockstate.machine_driver import NODE, SHARED, SUBTREE, UPDATE, MachineDriver, expect
 
 NAMES = ("a", "a/b", "a/b/c", "a/x", "ab", "b")

@@ -3,8 +3,8 @@
 import pytest
 
 from lockstate.reads import views
-from lockstate.words.commands import Entry
-from lockstate.words.results import EventKind
+from lockstate.words.commands.entries import Entry
+from lockstate.words.events import EventKind
 from tests.unit.lockstate.cell_driver import CellDriver
 from tests.unit.lockstate.machine_driver import MachineDriver
 

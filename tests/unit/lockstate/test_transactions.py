@@ -4,9 +4,10 @@ import pytest
 
 from lockstate.words import limits
 from lockstate.words.cell_operations import CellCompare, CellField, HoldCompare, PutOperation, Relation
-from lockstate.words.commands import TransactCells
+from lockstate.words.commands.cells import TransactCells
 from lockstate.words.ids import HoldId
-from lockstate.words.results import CellRead, CellsDeleted, CellWritten, Reason, Refused
+from lockstate.words.refusals import Reason, Refused
+from lockstate.words.results import CellRead, CellsDeleted, CellWritten
 from tests.unit.lockstate.cell_driver import (
     CellDriver,
     delete_part,

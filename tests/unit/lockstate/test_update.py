@@ -5,7 +5,8 @@ from itertools import product
 import pytest
 
 from lockstate.words.modes import COMPATIBLE, Mode
-from lockstate.words.results import Granted, Reason, Refused
+from lockstate.words.refusals import Reason, Refused
+from lockstate.words.results import Granted
 from tests.unit.lockstate.machine_driver import EXCLUSIVE, UPDATE, MachineDriver
 
 

@@ -8,20 +8,14 @@ from lockstate.machine import LockMachine
 from lockstate.stored import snapshot
 from lockstate.tables import budget
 from lockstate.words import limits
-from lockstate.words.commands import (
-    Acquire,
-    AcquirePermits,
-    Cancel,
-    ReleaseByValue,
-    Renew,
-    RenewByValue,
-    Uncommon,
-    Wanted,
-)
+from lockstate.words.commands.entries import Cancel
+from lockstate.words.commands.holds import Acquire, AcquirePermits, ReleaseByValue, Renew, RenewByValue
 from lockstate.words.ids import AttemptId, HoldId
 from lockstate.words.kinds import HoldKind
 from lockstate.words.modes import Mode
-from lockstate.words.results import Granted, Reason, Refused, Released, Renewed, Result
+from lockstate.words.refusals import Reason, Refused
+from lockstate.words.results import Granted, Released, Renewed, Result
+from lockstate.words.wanted import Uncommon, Wanted
 from tests.unit.lockstate.cell_driver import CellDriver
 from tests.unit.lockstate.machine_driver import EXCLUSIVE, expect, reason, with_uncommon
 

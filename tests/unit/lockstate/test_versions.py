@@ -9,18 +9,19 @@ from lockstate.machine import LockMachine
 from lockstate.stored import snapshot
 from lockstate.tables.records import RulesHold
 from lockstate.words import codec, versions
-from lockstate.words.commands import (
+from lockstate.words.commands.admin import HoldRules
+from lockstate.words.commands.entries import (
     AdvanceVersion,
     Batch,
     Command,
     Entry,
-    HoldRules,
-    NumberedCommand,
     OnBehalf,
     Tick,
     Undecodable,
 )
-from lockstate.words.results import Reason, Refused, Result, RulesHeld
+from lockstate.words.commands.streams import NumberedCommand
+from lockstate.words.refusals import Reason, Refused
+from lockstate.words.results import Result, RulesHeld
 from tests.support.later_rules import RULES_LATER, later_rules
 
 

@@ -6,10 +6,13 @@ import pytest
 from lockstate.reads import views
 from lockstate.tables.records import Lock
 from lockstate.words import limits
-from lockstate.words.commands import Acquire, OpenSession, Tick, Uncommon, Wanted
+from lockstate.words.commands.entries import Tick
+from lockstate.words.commands.holds import Acquire
+from lockstate.words.commands.sessions import OpenSession
 from lockstate.words.ids import AttemptId, HoldId, OwnerName, SessionId
 from lockstate.words.modes import Mode, Scope
-from lockstate.words.results import HoldView, LockView, WaiterView
+from lockstate.words.views import HoldView, LockView, WaiterView
+from lockstate.words.wanted import Uncommon, Wanted
 from tests.unit.lockstate.machine_driver import MachineDriver
 
 

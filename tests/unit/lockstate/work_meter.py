@@ -12,8 +12,9 @@ from types import FrameType
 from typing import Any
 
 from lockstate.machine import LockMachine
-from lockstate.words.commands import Batch, Command, Entry
-from lockstate.words.results import Outcome, Result
+from lockstate.words.commands.entries import Batch, Command, Entry
+from lockstate.words.outcomes import Outcome
+from lockstate.words.results import Result
 
 
 class Meter:

@@ -9,9 +9,12 @@ import pytest
 
 from cluster.errors import NoLeader
 from lockstate.words import limits
-from lockstate.words.commands import Acquire, DeleteCells, Freeze, PutCell, TransactCells, Uncommon, Wanted
+from lockstate.words.commands.cells import DeleteCells, PutCell, TransactCells
+from lockstate.words.commands.holds import Acquire
+from lockstate.words.commands.overrides import Freeze
 from lockstate.words.ids import AttemptId, HoldId
 from lockstate.words.modes import Mode, Scope
+from lockstate.words.wanted import Uncommon, Wanted
 from redis_api.commands import data_handlers, scanning
 from redis_api.keys import cell_values, transact
 from redis_api.protocol.errors import CommandRefused

@@ -14,7 +14,8 @@ from http_api.server.connection_limits import ConnectionPlaces, PlaceLimits
 from http_api.server.request_rates import RequestRates
 from lockapi.gateway import Gateway
 from lockstate.machine import LockMachine
-from lockstate.words.commands import Acquire, Command, MayWait
+from lockstate.words.commands.entries import Command
+from lockstate.words.commands.holds import Acquire, MayWait
 from lockstate.words.ids import HoldId
 from redis_api.commands import basic, data_handlers, quick, scanning, table
 from redis_api.connection import Commands

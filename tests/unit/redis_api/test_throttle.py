@@ -4,7 +4,9 @@ import random
 from fractions import Fraction
 from math import ceil, floor
 
-from lockstate.words.commands import Algorithm, NamespaceSettings, RateSettings, SetNamespace
+from lockstate.words.commands.admin import SetNamespace
+from lockstate.words.kinds import Algorithm
+from lockstate.words.settings import NamespaceSettings, RateSettings
 from tests.unit.http_api.serving import token_line
 from tests.unit.redis_api.test_server import TOKEN, serving
 

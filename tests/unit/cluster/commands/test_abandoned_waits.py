@@ -15,7 +15,8 @@ from cluster.commands.outbox import Answer, Outbox
 from lockstate.machine import LockMachine
 from lockstate.words import limits
 from lockstate.words.codec import decode_entry, encode_command, encode_entry
-from lockstate.words.commands import AbandonWaits, Acquire, Batch, Entry
+from lockstate.words.commands.entries import AbandonWaits, Batch, Entry
+from lockstate.words.commands.holds import Acquire
 from lockstate.words.ids import AttemptId, HoldId, OwnerName
 from lockstate.words.modes import Mode
 from tests.support.virtual_loop import VirtualLoop

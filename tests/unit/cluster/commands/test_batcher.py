@@ -8,7 +8,8 @@ from cluster.commands import batcher as batcher_module
 from cluster.commands.batcher import ENTRY_LOAD_MAX, Batcher
 from cluster.commands.encoded_command import FREE, EncodedCommand
 from lockstate.words import codec
-from lockstate.words.commands import Barrier, KeepAlive, Tick
+from lockstate.words.commands.entries import Barrier, Tick
+from lockstate.words.commands.sessions import KeepAlive
 from lockstate.words.ids import SessionId
 
 BARRIER = EncodedCommand(codec.encode_command(Barrier()))

@@ -15,30 +15,17 @@ from cluster.commands.log_space import check_log_space
 from cluster.commands.outbox import Answer, Outbox
 from cluster.errors import NoLeader, OutcomeUnknown, Overloaded, ShuttingDown, WaitCutOff
 from lockstate.machine import LockMachine
-from lockstate.words.commands import (
-    Acquire,
-    Barrier,
-    Batch,
-    Cancel,
-    CloseSession,
-    Command,
-    Convert,
-    Entry,
-    IfHeld,
-    KeepAlive,
-    MayWait,
-    Numbered,
-    OnBehalf,
-    OpenSession,
-    PutCell,
-    Release,
-    ReleaseByValue,
-    TakeRate,
-)
+from lockstate.words.commands.cells import PutCell
+from lockstate.words.commands.entries import Barrier, Batch, Cancel, Command, Entry, OnBehalf
+from lockstate.words.commands.holds import Acquire, Convert, MayWait, Release, ReleaseByValue
+from lockstate.words.commands.primitives import TakeRate
+from lockstate.words.commands.sessions import CloseSession, KeepAlive, OpenSession
+from lockstate.words.commands.streams import Numbered
 from lockstate.words.ids import AttemptId, HoldId, OwnerName, SessionId
-from lockstate.words.kinds import HoldKind
+from lockstate.words.kinds import HoldKind, IfHeld
 from lockstate.words.modes import Mode
-from lockstate.words.results import Cancelled, Done, Granted, Queued, RateTaken, Reason, Refused, Result
+from lockstate.words.refusals import Reason, Refused
+from lockstate.words.results import Cancelled, Done, Granted, Queued, RateTaken, Result
 
 LONG_S = 3_600.0
 """A timeout, in seconds, that no test waits for."""

@@ -7,22 +7,13 @@ from cluster.commands.batcher import ENTRY_LOAD_MAX
 from cluster.commands.encoded_command import EncodedCommand, encode
 from cluster.commands.outbox import UNDER_WAY_LOAD_MAX
 from lockstate.words import codec, limits
-from lockstate.words.commands import (
-    Acquire,
-    CloseSession,
-    Command,
-    EndWait,
-    KeepAlive,
-    Numbered,
-    OnBehalf,
-    OpenSession,
-    Release,
-    Renew,
-    Tick,
-    Wanted,
-)
+from lockstate.words.commands.entries import Command, OnBehalf, Tick
+from lockstate.words.commands.holds import Acquire, Release, Renew
+from lockstate.words.commands.sessions import CloseSession, KeepAlive, OpenSession
+from lockstate.words.commands.streams import EndWait, Numbered
 from lockstate.words.ids import AttemptId, HoldId, SessionId
 from lockstate.words.modes import Mode
+from lockstate.words.wanted import Wanted
 from tests.unit.lockstate.machine_driver import MachineDriver
 
 ID = "0" * 32

@@ -10,7 +10,8 @@ from cluster.commands.kept_waits import KeptWaits
 from cluster.commands.outbox import Answer
 from cluster.errors import WaitCutOff
 from holdfast import wire
-from lockstate.words.commands import Acquire, MayBeCancelled
+from lockstate.words.commands.entries import MayBeCancelled
+from lockstate.words.commands.holds import Acquire
 from lockstate.words.ids import AttemptId, HoldId
 from lockstate.words.modes import Mode
 from lockstate.words.results import Granted, Queued

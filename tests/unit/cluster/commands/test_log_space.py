@@ -16,7 +16,10 @@ from lockstate.words.cell_operations import (
     RenewOperation,
     TakeOperation,
 )
-from lockstate.words.commands import Acquire, Command, EndWait, Numbered, Release, Tick, TransactCells
+from lockstate.words.commands.cells import TransactCells
+from lockstate.words.commands.entries import Command, Tick
+from lockstate.words.commands.holds import Acquire, Release
+from lockstate.words.commands.streams import EndWait, Numbered
 from lockstate.words.ids import AttemptId, HoldId, SessionId
 from lockstate.words.modes import Mode
 

@@ -11,7 +11,7 @@ from cluster.commands.outbox import Answer, Outbox, Pending
 from cluster.errors import ClusterError, NoLeader, OutcomeUnknown, Overloaded, ShuttingDown
 from lockstate.machine import LockMachine
 from lockstate.words import codec
-from lockstate.words.commands import Barrier
+from lockstate.words.commands.entries import Barrier
 from lockstate.words.results import Done
 from tests.support.virtual_loop import VirtualLoop
 

@@ -14,7 +14,9 @@ from cluster.commands.traces import Traces
 from cluster.errors import NoLeader
 from cluster.tracing import ERROR, Context, Span, Tracer
 from lockstate.machine import LockMachine
-from lockstate.words.results import BatchOutcome, Done, Reason, Refused
+from lockstate.words.outcomes import BatchOutcome
+from lockstate.words.refusals import Reason, Refused
+from lockstate.words.results import Done
 
 PARENT = f"00-{'a1' * 16}-{'b2' * 8}-01"
 COMMAND = EncodedCommand(b"x")

@@ -9,7 +9,9 @@ from cluster.commands.waiters import Waiters
 from cluster.errors import OutcomeUnknown
 from lockstate.words.ids import HoldId
 from lockstate.words.modes import Mode
-from lockstate.words.results import Granted, Queued, Reason, Refused, Settled
+from lockstate.words.outcomes import Settled
+from lockstate.words.refusals import Reason, Refused
+from lockstate.words.results import Granted, Queued
 
 GRANTED = Granted(HoldId("h1"), 7, "n", Mode.EXCLUSIVE, 1000)
 LOST = OutcomeUnknown("lost")

@@ -14,9 +14,10 @@ from cluster.observing.audit_log import (
     AuditLog,
 )
 from lockstate.tables.audit_record import OF_NOBODY
+from lockstate.words.events import OF_OPERATORS, OF_SETTINGS, Event, EventKind
 from lockstate.words.ids import OwnerName, SessionId
+from lockstate.words.kinds import HoldKind
 from lockstate.words.modes import Mode
-from lockstate.words.results import OF_OPERATORS, OF_SETTINGS, Event, EventKind, HoldKind
 
 SECRET = "5ec4e75ec4e75ec4e75ec4e75ec4e75e"
 

@@ -10,29 +10,27 @@ from cluster.observing.contention import NAMES_KEPT_MAX, OTHER, Contention
 from cluster.observing.metrics import NodeMetrics
 from lockstate.machine import LockMachine
 from lockstate.stored import snapshot
-from lockstate.words.commands import (
+from lockstate.words.commands.entries import Batch, Cancel, Command, Entry
+from lockstate.words.commands.holds import (
     Acquire,
     AcquirePermits,
     AddLocks,
-    Batch,
     Campaign,
-    Cancel,
-    CloseSession,
-    Command,
     Convert,
-    Entry,
-    ForceRelease,
-    Numbered,
-    OpenSession,
     Proclaim,
     Release,
-    ResizeSemaphore,
-    ResumeStream,
-    Wanted,
 )
+from lockstate.words.commands.overrides import ForceRelease
+from lockstate.words.commands.primitives import ResizeSemaphore
+from lockstate.words.commands.sessions import CloseSession, OpenSession
+from lockstate.words.commands.streams import Numbered, ResumeStream
 from lockstate.words.ids import AttemptId, HoldId, SessionId
+from lockstate.words.kinds import HoldKind
 from lockstate.words.modes import Mode, Scope
-from lockstate.words.results import HoldKind, NumberedDone, Outcome, Queued, Reason, Refused
+from lockstate.words.outcomes import Outcome
+from lockstate.words.refusals import Reason, Refused
+from lockstate.words.results import NumberedDone, Queued
+from lockstate.words.wanted import Wanted
 from tests.unit.lockstate.machine_driver import MachineDriver, expect
 
 

@@ -6,8 +6,9 @@ import pytest
 
 from cluster.observing import endless_log
 from cluster.observing.endless_log import PERIOD_S, EndlessLog
-from lockstate.words.commands import Acquire, Release, Uncommon
+from lockstate.words.commands.holds import Acquire, Release
 from lockstate.words.ids import AttemptId, HoldId, OwnerName
+from lockstate.words.wanted import Uncommon
 from tests.unit.lockstate.cell_driver import CellDriver
 from tests.unit.lockstate.machine_driver import EXCLUSIVE
 

@@ -5,9 +5,9 @@ import asyncio
 import pytest
 
 from cluster.observing.event_log import EventLog, EventsCompacted, Position, events_count_max
+from lockstate.words.events import Event, EventKind
 from lockstate.words.ids import OwnerName, SessionId
 from lockstate.words.modes import Mode
-from lockstate.words.results import Event, EventKind
 
 
 def event(revision: int, name: str = "n", kind: EventKind = EventKind.GRANTED) -> Event:

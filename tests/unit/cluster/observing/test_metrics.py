@@ -3,6 +3,7 @@
 from cluster.observing.metrics import NodeMetrics
 from lockstate.words.ids import HoldId
 from lockstate.words.modes import Mode
+from lockstate.words.refusals import QuotaExceeded, Reason, Refused
 from lockstate.words.results import (
     CellWritten,
     Done,
@@ -10,9 +11,6 @@ from lockstate.words.results import (
     GrantedSeveral,
     NumberedDone,
     Queued,
-    QuotaExceeded,
-    Reason,
-    Refused,
     Released,
     Result,
 )

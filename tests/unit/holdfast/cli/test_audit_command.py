@@ -15,7 +15,7 @@ from aiohttp import web
 import holdfast
 from holdfast import wire
 from holdfast.cli import audit
-from lockstate.words.results import EventKind
+from lockstate.words.events import EventKind
 from tests.unit.holdfast.cli.test_commands import DEADLINE_S, Line, start
 from tests.unit.holdfast.conftest import a_node
 from tests.unit.holdfast.scripted import ScriptedNode, answer, problem

@@ -12,7 +12,8 @@ from cluster.errors import Overloaded
 from http_api.app import build_server
 from http_api.server import call, connections
 from http_api.server.connection_limits import PlaceLimits
-from lockstate.words.commands import Acquire, Command
+from lockstate.words.commands.entries import Command
+from lockstate.words.commands.holds import Acquire
 from lockstate.words.ids import HoldId
 from lockstate.words.modes import Mode
 from lockstate.words.results import Granted, Result

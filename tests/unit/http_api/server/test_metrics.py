@@ -5,8 +5,8 @@ import re
 from cluster.observing.metrics import NodeMetrics
 from cluster.observing.samples import gauge
 from http_api.server.metrics import render
-from lockstate.words.commands import Entry
-from lockstate.words.results import Outcome
+from lockstate.words.commands.entries import Entry
+from lockstate.words.outcomes import Outcome
 from tests.unit.lockstate.machine_driver import MachineDriver
 
 SAMPLE = re.compile(r'(\w+)(\{\w+="(?:[^"\\\n]|\\["\\n])*"(?:,\w+="(?:[^"\\\n]|\\["\\n])*")*\})? [-0-9.e]+')

@@ -9,7 +9,8 @@ import pytest
 
 from holdfast import wire
 from lockstate.words import limits
-from lockstate.words.commands import Batch, Entry, PutCell
+from lockstate.words.commands.cells import PutCell
+from lockstate.words.commands.entries import Batch, Entry
 from lockstate.words.ids import SessionId
 from tests.support import http_contract
 from tests.unit.http_api.serving import Got, Served, check_problem, serving

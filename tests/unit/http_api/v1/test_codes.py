@@ -13,7 +13,7 @@ from holdfast import wire
 from http_api.server import tls_gate
 from http_api.server.request_rates import RequestRates
 from lockstate.words import limits
-from lockstate.words.results import Reason
+from lockstate.words.refusals import Reason
 from lockstate.words.versions import RULES, Rules
 from tests.support import http_contract
 from tests.unit.http_api.serving import Got, Served, bearer, check_problem, serving, token_line, until

@@ -13,9 +13,10 @@ from http_api.v1 import event_feeds, event_text
 from http_api.v1.event_feeds import EventFeeds
 from http_api.v1.event_text import OfSession, Topic, render
 from lockapi import answers, cursors, views
+from lockstate.words.events import CellEvent, CellEventKind, Event, EventKind
 from lockstate.words.ids import OwnerName, SessionId
+from lockstate.words.kinds import HoldKind
 from lockstate.words.modes import Mode, Scope
-from lockstate.words.results import CellEvent, CellEventKind, Event, EventKind, HoldKind
 from tests.unit.http_api.serving import until
 
 

@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 
 from holdfast import wire
-from lockstate.words.commands import NamespaceSettings, SetNamespace
+from lockstate.words.commands.admin import SetNamespace
+from lockstate.words.settings import NamespaceSettings
 from tests.support import http_contract
 from tests.support.stream_client import acquire
 from tests.unit.http_api.serving import Got, Served, bearer, check_problem, serving, token_line

@@ -17,7 +17,7 @@ from http_api.v1.watch import SessionStream
 from lockapi.gateway import Gateway
 from lockapi.problems import ProblemError
 from lockapi.rights import EVERYTHING, Principal
-from lockstate.words.commands import OpenSession
+from lockstate.words.commands.sessions import OpenSession
 from lockstate.words.ids import SessionId
 from tests.unit.http_api.serving import Got, Served, bearer, serving, token_line, until
 

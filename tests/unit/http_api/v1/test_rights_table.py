@@ -12,8 +12,9 @@ from http_api.server.refusal_trace import RefusalTrace
 from http_api.server.routes import Route
 from http_api.v1.table import make_routes
 from lockstate import catalogue
-from lockstate.words import commands
-from lockstate.words.commands import NumberedCommand, OfSomebody
+from lockstate.words.commands import entries
+from lockstate.words.commands.entries import OfSomebody
+from lockstate.words.commands.streams import NumberedCommand
 from tests.unit.http_api.serving import Served, bearer, serving, token_line
 
 MINE, OTHER = "mine/a", "other/a"
@@ -213,7 +214,7 @@ def test_every_command_has_a_right_or_is_the_nodes_own() -> None:
     """What clients cannot ask for has none, and is refused to all of them."""
     own = {row.command for row in catalogue.ROWS if row.right is None}
     assert own == {
-        commands.Cancel, commands.Tick, commands.Barrier, commands.AbandonWaits, commands.OnBehalf,
+        entries.Cancel, entries.Tick, entries.Barrier, entries.AbandonWaits, entries.OnBehalf,
     }  # fmt: skip
     assert {row.command for row in catalogue.ROWS} - own == {*OfSomebody.__args__, *NumberedCommand.__args__}
 

@@ -13,7 +13,7 @@ from http_api.v1 import schema
 from http_api.v1.table import make_routes
 from lockapi.problems import ProblemError
 from lockapi.requests.locks import AcquireRequest, WantedLock
-from lockstate.words.commands import Algorithm
+from lockstate.words.kinds import Algorithm
 from lockstate.words.modes import Mode, Scope
 from tests.support import http_contract
 from tests.unit.http_api.serving import serving

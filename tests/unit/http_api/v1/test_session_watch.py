@@ -9,14 +9,9 @@ import pytest
 
 from cluster.observing.event_log import WatchCut
 from http_api.v1 import event_feeds, watch
-from lockstate.words.commands import (
-    CloseSession,
-    ForceCloseSession,
-    ForceRelease,
-    OpenSession,
-    Release,
-    Revoke,
-)
+from lockstate.words.commands.holds import Release
+from lockstate.words.commands.overrides import ForceCloseSession, ForceRelease, Revoke
+from lockstate.words.commands.sessions import CloseSession, OpenSession
 from lockstate.words.ids import SessionId
 from tests.support.event_source import EventSource
 from tests.unit.http_api.serving import principals_of, token_line

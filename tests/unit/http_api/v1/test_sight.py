@@ -12,7 +12,7 @@ from lockapi import paging, rights_needed
 from lockapi.problems import ProblemError
 from lockapi.rights import Rights
 from lockstate.words import limits
-from lockstate.words.commands import DeleteCells
+from lockstate.words.commands.cells import DeleteCells
 from tests.unit.http_api.serving import Got, Served, bearer, check_problem, serving, token_line, until
 
 ALL, ME = "a" * 40, "m" * 40

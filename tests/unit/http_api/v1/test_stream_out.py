@@ -9,7 +9,8 @@ import pytest
 from holdfast.wire.stream import MSGPACK, CallAnswered, Declined, StreamPong
 from http_api.v1 import stream_out
 from http_api.v1.stream_out import FORMS, PIECE_COUNT, UNREAD_BYTES_MAX, Out
-from lockstate.words.results import Reason, Refused, Released
+from lockstate.words.refusals import Reason, Refused
+from lockstate.words.results import Released
 
 LONG = [Refused(Reason.LOCK_HELD, "held")] * (3 * PIECE_COUNT)
 _BEHIND_HEAD = 4

@@ -8,17 +8,19 @@ import pytest
 from holdfast.wire import results as told
 from http_api.v1.stream_results import AS_THEY_ARE, all_told, one_told
 from lockstate.words import results as log
-from lockstate.words.commands import Wanted
 from lockstate.words.ids import HoldId, OwnerName
 from lockstate.words.kinds import HoldKind
 from lockstate.words.modes import Mode, Scope
+from lockstate.words.refusals import CycleView, QuotaExceeded, Reason, Refused, RefusedInNamespace
+from lockstate.words.views import CellView, HolderView
+from lockstate.words.wanted import Wanted
 
 _HELD = (Wanted("b", Mode.UPDATE, Scope.SUBTREE),)
 _GRANT = (HoldId("h"), 7, "a", Mode.SHARED, None, OwnerName("o"), Scope.SUBTREE, _HELD, 2, 3)
-_HOLDER = log.HolderView(OwnerName("o"), Mode.SHARED, 7, None, "n", "a", Scope.SUBTREE, HoldKind.SEMAPHORE, 2)
-_CYCLE = log.CycleView(OwnerName("o"), "a", HoldKind.ELECTION)
-_REFUSAL = (log.Reason.LOCK_HELD, "held", (_HOLDER,), 3, 4, (_CYCLE,), {"limit": 5})
-_CELL = log.CellView(b"k", b"v", 1, 2, 3, OwnerName("o"), 4)
+_HOLDER = HolderView(OwnerName("o"), Mode.SHARED, 7, None, "n", "a", Scope.SUBTREE, HoldKind.SEMAPHORE, 2)
+_CYCLE = CycleView(OwnerName("o"), "a", HoldKind.ELECTION)
+_REFUSAL = (Reason.LOCK_HELD, "held", (_HOLDER,), 3, 4, (_CYCLE,), {"limit": 5})
+_CELL = CellView(b"k", b"v", 1, 2, 3, OwnerName("o"), 4)
 
 PLAIN: list[log.Result] = [
     log.Granted(*_GRANT),
@@ -27,7 +29,7 @@ PLAIN: list[log.Result] = [
     log.Renewed(7, 30),
     log.Released(_HELD),
     log.Done(),
-    log.Refused(*_REFUSAL),
+    Refused(*_REFUSAL),
     log.Proclaimed(7),
     log.RateTaken(True, 1, 2, 3, 4, 5),
     log.FenceAdvanced(7),
@@ -79,12 +81,12 @@ _QUOTA = {"facts": {"limit": 5}, "quota": "holds"}
 
 OTHERS: list[tuple[log.Result, told.Result]] = [
     (
-        log.QuotaExceeded(log.Reason.QUOTA_EXCEEDED, "full", facts={"limit": 5}, quota="holds"),
+        QuotaExceeded(Reason.QUOTA_EXCEEDED, "full", facts={"limit": 5}, quota="holds"),
         told.StreamRefused("quota-exceeded", "full", **_QUOTA),  # type: ignore[arg-type]
     ),
     (
-        log.RefusedInNamespace(
-            log.Reason.QUOTA_EXCEEDED, "full", facts={"limit": 5}, namespace="jobs", quota="holds"
+        RefusedInNamespace(
+            Reason.QUOTA_EXCEEDED, "full", facts={"limit": 5}, namespace="jobs", quota="holds"
         ),
         told.StreamRefused("quota-exceeded", "full", namespace="jobs", **_QUOTA),  # type: ignore[arg-type]
     ),

@@ -18,17 +18,9 @@ from cluster.node import Node
 from cluster.observing.event_log import WatchCut
 from http_api.app import build_server
 from http_api.v1 import event_feeds, watch
-from lockstate.words.commands import (
-    Acquire,
-    AcquirePermits,
-    Campaign,
-    CloseSession,
-    Convert,
-    ForceRelease,
-    OpenSession,
-    Proclaim,
-    Release,
-)
+from lockstate.words.commands.holds import Acquire, AcquirePermits, Campaign, Convert, Proclaim, Release
+from lockstate.words.commands.overrides import ForceRelease
+from lockstate.words.commands.sessions import CloseSession, OpenSession
 from lockstate.words.ids import AttemptId, HoldId, OwnerName, SessionId
 from lockstate.words.modes import Mode
 from lockstate.words.results import Granted
