@@ -6,9 +6,10 @@ Tests and checkers call this; a node at work never does.
 from collections import Counter
 from itertools import chain, combinations, pairwise
 
-from lockstate.reads.views import is_in_the_way, parts_of
+from lockstate.reads.parts import is_in_the_way, parts_of
 from lockstate.tables import budget, crowds, fingerprint
 from lockstate.tables.cells import size_of
+from lockstate.tables.claim_table import claims_of_hold
 from lockstate.tables.crowds import is_known_by_value
 from lockstate.tables.deadlines import Timed
 from lockstate.tables.namespaces import NamespaceUsage
@@ -18,7 +19,7 @@ from lockstate.tables.principals import Usage
 from lockstate.tables.queues import can_go
 from lockstate.tables.rare import PLAIN, of_hold
 from lockstate.tables.records import Delay, Hold, Ticket, each_lock, permits_in, precedence
-from lockstate.tables.state import State, claims_of_hold
+from lockstate.tables.state import State
 from lockstate.words.claims import claims_of, parent, record_name
 from lockstate.words.commands import Algorithm
 from lockstate.words.modes import CLAIMS, CONFLICTING, INTENTS, Mode, count, is_intent

@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from cluster.observing.samples import Sample, histogram
 from lockstate.machine import LockMachine
-from lockstate.reads.views import parts_of
+from lockstate.reads.parts import parts_of
 from lockstate.tables.happened import PlainEnd, PlainGrant, told_in
 from lockstate.words.results import (
     Event,
