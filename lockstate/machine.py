@@ -10,10 +10,11 @@ from typing import Any, Final, get_args
 import msgspec
 
 from lockstate.catalogue import FREES, acts_of, content_digest, effort_of, request_key
-from lockstate.reads import views
+from lockstate.reads import held, history, holders, places, views
 from lockstate.rules import attempts, rates
-from lockstate.rules.holds import LEASE_EXPIRED
+from lockstate.rules.holds import grants
 from lockstate.rules.plain_locks import PLAIN
+from lockstate.rules.refusals import LEASE_EXPIRED
 from lockstate.rules.restoring import Restoration
 from lockstate.rules.ruleset import Act, Ruleset
 from lockstate.tables import budget, fingerprint
@@ -158,9 +159,9 @@ class LockMachine:
         """Return what became of an attempt: the hold it was granted, its place in the queue, or None."""
         ticket = self.state.tickets.get(hold_id)
         if ticket is not None:
-            return Queued(hold_id, views.position(self.state, ticket))
+            return Queued(hold_id, places.position(self.state, ticket))
         hold = self.state.holds.get(hold_id)
-        return self._rules.holds.granted(hold) if hold is not None else None
+        return grants.grant_of(self.state, hold) if hold is not None else None
 
     def waiting_origins(self) -> list[str]:
         """Return the node processes that keep the connections of waiting clients; those of streams go."""
@@ -205,7 +206,7 @@ class LockMachine:
 
     def is_delayed(self, name: str) -> bool:
         """Whether a lock-delay keeps this lock."""
-        return views.is_delayed(self.state, name)
+        return places.is_delayed(self.state, name)
 
     def can_take(self, name: str, ended: HoldId = NO_HOLD) -> bool:
         """Whether an exclusive lock could be had now without waiting, or as soon as this hold has ended."""
@@ -218,7 +219,7 @@ class LockMachine:
 
     def hold_ids(self, name: str) -> tuple[HoldId, ...]:
         """Return the ids of the holds of exactly this lock, for faces that do something with them."""
-        return tuple([hold.hold_id for hold in views.holders_of(self.state, HoldKind.LOCK, name)])
+        return tuple([hold.hold_id for hold in holders.holders_of(self.state, HoldKind.LOCK, name)])
 
     def locks(
         self, prefix: str, after: str, limit: int, longer_than_ms: int = 0
@@ -317,11 +318,11 @@ class LockMachine:
         by_operators: bool = False,
     ) -> list[Linked]:
         """Return what `audit` does, each with its link; behind a number the oldest come first."""
-        return views.audit(self.state, name, session_id, limit, behind, by_operators=by_operators)
+        return history.audit(self.state, name, session_id, limit, behind, by_operators=by_operators)
 
     def ending(self, *, session_id: SessionId = NO_SESSION, hold_id: HoldId = NO_HOLD) -> Event | None:
         """Return what ended a session, or a hold with a lease of its own; None if that was long ago."""
-        return views.ending(self.state, session_id, hold_id)
+        return history.ending(self.state, session_id, hold_id)
 
     # -- apply ----------------------------------------------------------------------------------------------
 
@@ -499,7 +500,7 @@ class LockMachine:
                     return LEASE_EXPIRED
                 return self._rules.sessions.renewed(hold, first.token)
             case RenewByValue() if isinstance(first, Renewed):
-                renewed = views.holder_with_token(self.state, command.kind, command.name, first.token)
+                renewed = holders.holder_with_token(self.state, command.kind, command.name, first.token)
                 return self._rules.sessions.renewed(renewed, first.token) if renewed else LEASE_EXPIRED
             case PutOff() | Freeze() if isinstance(first, PutOffTo | Frozen) and first.ends_in_ms is not None:
                 left_ms = max(first.ends_in_ms - (self.state.now_ms - at_ms), 0)
@@ -518,7 +519,7 @@ class LockMachine:
     def _still_queued(self, command: MayWait, ticket: Ticket) -> Queued:
         """Let a wait go on for another attempt, which may have come through another node."""
         attempts.join(self.state, ticket, command.attempt_id)
-        return Queued(ticket.hold_id, views.position(self.state, ticket))
+        return Queued(ticket.hold_id, places.position(self.state, ticket))
 
     def _still_granted(self, command: MayWait, key: RequestKey | None, first: Granted, at_ms: int) -> Granted:
         """Return a grant as it was, with what is left of its lease: nothing, if it has ended.
@@ -531,7 +532,7 @@ class LockMachine:
             return msgspec.structs.replace(first, expires_in_ms=0)
         if hold.request == key:
             attempts.join(self.state, hold, command.attempt_id)
-        return msgspec.structs.replace(first, expires_in_ms=views.remaining_ms(self.state, hold))
+        return msgspec.structs.replace(first, expires_in_ms=held.remaining_ms(self.state, hold))
 
 
 def _end_of_run(seqs: Sequence[int], commands: Sequence[Any], first: int) -> int:

@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from cluster.observing.samples import Sample, counter, histogram
 from lockstate.machine import LockMachine
-from lockstate.reads.views import parts_of
+from lockstate.reads.parts import parts_of
 from lockstate.tables.happened import PlainEnd, PlainGrant, told_in
 from lockstate.words.events import Event, EventKind, Left
 from lockstate.words.kinds import HoldKind

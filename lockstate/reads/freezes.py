@@ -3,8 +3,8 @@
 from bisect import bisect_left, bisect_right
 from itertools import chain
 
+from lockstate.reads.holders import holders_of, queue_of
 from lockstate.reads.listings import Page, walk
-from lockstate.reads.views import holders_of, queue_of
 from lockstate.tables.blockers import covering_holds
 from lockstate.tables.records import FrozenPrefix
 from lockstate.tables.state import State

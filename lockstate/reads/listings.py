@@ -11,15 +11,10 @@ from typing import Final, NamedTuple, TypeVar
 
 import msgspec
 
-from lockstate.reads.views import (
-    HOLD_ENDINGS,
-    available,
-    hold_view,
-    hold_views,
-    parts_of,
-    position,
-    waiter_view,
-)
+from lockstate.reads.held import available, hold_view, hold_views, waiter_view
+from lockstate.reads.history import HOLD_ENDINGS
+from lockstate.reads.parts import parts_of
+from lockstate.reads.places import position
 from lockstate.tables.namespaces import Namespaces
 from lockstate.tables.owners import order_in, own_id, session_name, shown_owner
 from lockstate.tables.principals import NOBODY

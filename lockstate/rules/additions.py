@@ -6,12 +6,14 @@ and like those the one that would close such a circle is refused. The hold gets 
 with them the next token, which counts for the whole of it.
 """
 
-from lockstate.rules.changes import check_change, ticket_for
 from lockstate.rules.checks import check_together, check_unchanging, invalid
-from lockstate.rules.holds import LEASE_EXPIRED, Holds
+from lockstate.rules.effects import Effects
+from lockstate.rules.holds import admission, changes, grants, waiting
 from lockstate.rules.namespace_rules import check_endless, check_ttl
+from lockstate.rules.refusals import LEASE_EXPIRED, lock_held
 from lockstate.tables.queues import can_go, is_free
 from lockstate.tables.records import Hold, RequestKey, each_lock
+from lockstate.tables.state import State
 from lockstate.words.claims import claims_of
 from lockstate.words.commands.holds import AddLocks
 from lockstate.words.kinds import HoldKind
@@ -24,13 +26,13 @@ from lockstate.words.wanted import Wanted
 class Additions:
     """Applies additions to one state."""
 
-    def __init__(self, holds: Holds) -> None:
-        self._holds = holds
-        self._state = holds.state
+    def __init__(self, effects: Effects) -> None:
+        self._effects = effects
+        self._state = effects.state
 
     def add(self, command: AddLocks, key: RequestKey | None = None) -> Result:
         """Give a hold more locks, let it wait for them, or refuse; the hold stays as it is until then."""
-        holds, state = self._holds, self._state
+        effects, state = self._effects, self._state
         hold = state.holds.get(command.hold_id)
         refused = self._check(command, hold)
         if refused is not None or hold is None:
@@ -38,34 +40,34 @@ class Additions:
         had = tuple(each_lock(hold))
         more = tuple([lock for lock in command.locks if lock not in had])
         if not more:
-            return holds.granted(hold)
+            return grants.grant_of(state, hold)
         claims = claims_of("", Mode.EXCLUSIVE, Scope.NODE, more)
         refused = (
             _check_beside(had, more)
-            or _check_there(holds, hold, more, command)
-            or holds.check_room(state.sessions.get(hold.session_id), len(claims), None)
+            or _check_there(state, hold, more, command)
+            or admission.check_room(state, state.sessions.get(hold.session_id), len(claims), None)
         )
         if refused is not None:
             return refused
         if is_free(state, claims):
-            holds.add(hold, more)
-            return holds.granted(hold)
+            changes.add(effects, hold, more)
+            return grants.grant_of(state, hold)
         wanted = "", Mode.EXCLUSIVE, Scope.NODE, more
-        ticket = ticket_for(command, hold, wanted, now_ms=state.now_ms, key=key, is_addition=True)
+        ticket = changes.ticket_for(command, hold, wanted, now_ms=state.now_ms, key=key, is_addition=True)
         ticket.order = state.next_order  # the order it would get: it is judged as if it waited
         if can_go(state, ticket, claims):
             # Only those are in the way that come after it, by their priorities.
-            refused = holds.check_passing(ticket)
+            refused = waiting.check_passing(state, ticket)
             if refused is None:
-                holds.add(hold, more)
-            return refused or holds.granted(hold)
+                changes.add(effects, hold, more)
+            return refused or grants.grant_of(state, hold)
         if command.wait_ms == 0:
-            return holds.lock_held(claims, (hold.hold_id,))
-        return holds.wait(ticket, claims, command.wait_ms)
+            return lock_held(state, claims, (hold.hold_id,))
+        return waiting.wait(effects, ticket, claims, command.wait_ms)
 
     def _check(self, command: AddLocks, hold: Hold | None) -> Refused | None:
         refused = (
-            check_change(self._holds, command)
+            changes.check_change(self._state, command)
             or (None if command.locks else invalid("locks: is required"))
             or check_together(command.locks)
         )
@@ -76,13 +78,13 @@ class Additions:
         return check_unchanging(self._state, hold, "hold_id: is")
 
 
-def _check_there(holds: Holds, hold: Hold, more: tuple[Wanted, ...], command: AddLocks) -> Refused | None:
+def _check_there(state: State, hold: Hold, more: tuple[Wanted, ...], command: AddLocks) -> Refused | None:
     """Refuse what the hold could not have been asked for with these locks: by namespaces and quotas."""
-    names, state = [lock.name for lock in more], holds.state
+    names = [lock.name for lock in more]
     return (
         check_ttl(state, names, hold.ttl_ms)
         or (check_endless(state, names, command.endless_not_for) if hold.is_endless else None)
-        or holds.check_added(hold, names)
+        or admission.check_added(state, hold, names)
     )
 
 

@@ -12,6 +12,7 @@ from lockstate.tables.rare import Others, changed
 from lockstate.tables.records import Hold, Ticket
 from lockstate.tables.requests import key_of
 from lockstate.tables.state import State
+from lockstate.tables.tickets import join_origins, leave_origins
 from lockstate.words import limits
 from lockstate.words.ids import NO_ATTEMPT, NO_HOLD, AttemptId, HoldId
 from lockstate.words.results import Granted, Queued
@@ -79,10 +80,10 @@ def _set(state: State, of: Hold | Ticket, attempt_id: AttemptId, origin: str, ot
     """Record which attempts there are, and under which node processes a ticket is found."""
     state.ledger.change(of)
     if isinstance(of, Ticket):
-        state.leave_origins(of)
+        leave_origins(state, of)
         of.origin = origin
     of.attempt_id = attempt_id
     if others != of.details.attempts:
         state.set_rare(of, changed(of.rare, attempts=others))
     if isinstance(of, Ticket):
-        state.join_origins(of)
+        join_origins(state, of)

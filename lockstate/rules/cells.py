@@ -10,7 +10,7 @@ from itertools import islice
 from lockstate.reads.views import cell_view
 from lockstate.rules.checks import invalid
 from lockstate.rules.effects import Effects
-from lockstate.rules.holds import RETRY_MS, SESSION_EXPIRED
+from lockstate.rules.refusals import SESSION_EXPIRED
 from lockstate.tables import budget
 from lockstate.tables.cells import Cell, size_of
 from lockstate.tables.state import State
@@ -192,4 +192,4 @@ class Cells:
 
 
 def _overloaded(detail: str) -> Refused:
-    return Refused(Reason.OVERLOADED, detail, (), 0, RETRY_MS)
+    return Refused(Reason.OVERLOADED, detail, (), 0, limits.RETRY_MS)

@@ -16,6 +16,7 @@ from itertools import chain, takewhile
 import msgspec
 
 from lockstate.tables.blockers import conflict, conflicting_holds
+from lockstate.tables.claim_table import claims_of_hold
 from lockstate.tables.owners import Party, Wish, party_of, wish_of
 from lockstate.tables.queues import overtakes
 from lockstate.tables.records import (
@@ -30,7 +31,8 @@ from lockstate.tables.records import (
     permits_in,
     precedence,
 )
-from lockstate.tables.state import State, claims_of_hold
+from lockstate.tables.state import State
+from lockstate.tables.tickets import twin_of
 from lockstate.tables.wait_graph import Cycle, Pool, Wait, cycle, reduce
 from lockstate.words import limits
 from lockstate.words.claims import Claims, permits_of
@@ -205,10 +207,10 @@ class _Search:
         return waits
 
     def _twin_of(self, ticket: Ticket) -> Ticket | None:
-        """Return what `State.twin_of` does, if the first ticket were queued."""
+        """Return what `tickets.twin_of` does, if the first ticket were queued."""
         if self._wish is not None and wish_of(ticket) == self._wish:
             return self._first
-        twin, first = self._state.twin_of(ticket), self._first
+        twin, first = twin_of(self._state, ticket), self._first
         if not self._is_ahead or first.kind is HoldKind.SEMAPHORE or first is ticket:
             return twin
         place = precedence(first)

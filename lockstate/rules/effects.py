@@ -5,7 +5,7 @@ from typing import Final, NamedTuple, TypeAlias, cast
 
 import msgspec
 
-from lockstate.reads.views import told_value
+from lockstate.reads.held import told_value
 from lockstate.tables.cells import Cell
 from lockstate.tables.happened import Events, Told
 from lockstate.tables.owners import own_id

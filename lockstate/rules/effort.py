@@ -8,13 +8,16 @@ from collections.abc import Iterable
 from itertools import islice
 from typing import Final
 
-from lockstate.reads.views import available, holders_of, queue_of
+from lockstate.reads.held import available
+from lockstate.reads.holders import holders_of, queue_of
 from lockstate.rules.deadlocks import is_waited_for
-from lockstate.rules.holds import PLACES_PER_LOOK
+from lockstate.rules.holds.waiting import PLACES_PER_LOOK
+from lockstate.tables.claim_table import claims_of_hold, weight_of
 from lockstate.tables.crowds import SEARCHED_MAX
+from lockstate.tables.delays import delays_of
 from lockstate.tables.owners import order_in
 from lockstate.tables.records import CONVERSION, Hold, Lock, Session, Ticket, each_lock, permits_in
-from lockstate.tables.state import State, claims_of_hold, weight_of
+from lockstate.tables.state import State
 from lockstate.words import limits
 from lockstate.words.cell_operations import EndOperation
 from lockstate.words.claims import record_name
@@ -198,7 +201,7 @@ def of_forced_waits(state: State, command: ForceWaits) -> int:
 
 def of_lifting(state: State, command: LiftDelay) -> int:
     """Return how many delays end."""
-    return _MOVE * len(state.delays_of(command.kind, command.name))
+    return _MOVE * len(delays_of(state, command.kind, command.name))
 
 
 def of_freeze(state: State, _: Freeze) -> int:

@@ -1,8 +1,10 @@
 """The commands about elections: exclusive locks with a value, for sessions only, with names of their own."""
 
 from lockstate.rules.checks import check_attempt, invalid
-from lockstate.rules.holds import LEASE_EXPIRED, SESSION_EXPIRED, Holds, refused_as_held
+from lockstate.rules.effects import Effects
+from lockstate.rules.holds import admission, grants, reentry, waiting
 from lockstate.rules.namespace_rules import if_held_of
+from lockstate.rules.refusals import LEASE_EXPIRED, SESSION_EXPIRED, lock_held, refused_as_held
 from lockstate.tables.queues import is_free
 from lockstate.tables.rare import changed
 from lockstate.tables.records import Hold, HoldOrTicket, RequestKey, Session, Ticket
@@ -19,19 +21,19 @@ from lockstate.words.results import Proclaimed, Result
 class Elections:
     """Applies the commands about elections to one state."""
 
-    def __init__(self, holds: Holds) -> None:
-        self._holds = holds
-        self._state = holds.state
+    def __init__(self, effects: Effects) -> None:
+        self._effects = effects
+        self._state = effects.state
 
     def campaign(self, command: Campaign, key: RequestKey | None = None) -> Result:
         """Let a session lead, or wait in the queue for it."""
-        state, holds = self._state, self._holds
+        state, effects = self._state, self._effects
         refused = (
             limits.check_name(command.name)
             or check_attempt(command)
             or _check_value(command.value)
             or check_uncounted(command.if_held)
-            or holds.check_unused("hold_id", command.hold_id)
+            or admission.check_unused(state, "hold_id", command.hold_id)
         )
         if refused is not None:
             return refused
@@ -44,19 +46,21 @@ class Elections:
         if held is not None:
             if if_held is IfHeld.REFUSE:
                 return refused_as_held(held)
-            refused = holds.check_texts(held, held.details.note, command.value)
+            refused = admission.check_texts(state, held, held.details.note, command.value)
             if refused is not None:
                 return refused
-            return holds.renewed(held, command.attempt_id, key, command.value)
+            return reentry.renewed(effects, held, command.attempt_id, key, command.value)
         claims = claims_of(command.name, Mode.EXCLUSIVE, kind=HoldKind.ELECTION)
-        refused = holds.check_room(session, 1, command)
+        refused = admission.check_room(state, session, 1, command)
         if refused is not None:
             return refused
         if is_free(state, claims):
-            return holds.begin(self._record(Hold, command, owner, key), claims, 0)
+            return grants.begin(effects, self._record(Hold, command, owner, key), claims, 0)
         if command.wait_ms == 0:
-            return holds.lock_held(claims)
-        return holds.wait(self._record(Ticket, command, owner, key, if_held), claims, command.wait_ms)
+            return lock_held(state, claims)
+        return waiting.wait(
+            effects, self._record(Ticket, command, owner, key, if_held), claims, command.wait_ms
+        )
 
     def _led_already(self, session: Session, name: str, owner: OwnerName) -> Hold | None:
         lock = self._state.locks.get(record_name(HoldKind.ELECTION, name))
@@ -99,10 +103,10 @@ class Elections:
             return LEASE_EXPIRED
         if hold.kind is not HoldKind.ELECTION:
             return invalid("hold_id: leads no election")
-        refused = self._holds.check_texts(hold, hold.details.note, command.value)
+        refused = admission.check_texts(self._state, hold, hold.details.note, command.value)
         if refused is not None:
             return refused
-        self._holds.proclaim(hold, command.value)
+        reentry.proclaim(self._effects, hold, command.value)
         return Proclaimed(hold.token)
 
 

@@ -4,7 +4,6 @@ None is forgotten by itself, or a stale token could pass: only when an operator 
 """
 
 from lockstate.rules.effects import Effects
-from lockstate.rules.holds import check_count
 from lockstate.tables import budget
 from lockstate.tables.state import State
 from lockstate.words import limits
@@ -29,7 +28,7 @@ def advance(state: State, command: AdvanceFence) -> Result:
     highest = state.fences.get(command.name)
     if highest is None:
         refused = (
-            check_count(len(state.fences), limits.FENCES_COUNT_MAX, "fences")
+            limits.check_count(len(state.fences), limits.FENCES_COUNT_MAX, "fences")
             or budget.check_room(state)
             or state.principals.check_named("fences", (command.name,))
             or state.namespaces.check_named("fences", (command.name,))

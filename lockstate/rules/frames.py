@@ -3,8 +3,10 @@
 from collections.abc import Callable, Mapping
 from typing import Any, Final, get_args
 
-from lockstate.rules.holds import SESSION_EXPIRED, Holds
+from lockstate.rules.effects import Effects
+from lockstate.rules.holds import ends, waiting
 from lockstate.rules.plain_locks import PLAIN, PlainLocks
+from lockstate.rules.refusals import SESSION_EXPIRED
 from lockstate.tables import budget
 from lockstate.tables.records import RequestKey, Stream
 from lockstate.words import limits
@@ -34,10 +36,10 @@ _MALFORMED: Final = FrameRefused(StreamFault.MALFORMED)
 _TOLD_KEYS: Final = frozenset(get_args(MayBeCancelled))
 """The classes of commands that are told the key under which their outcome is remembered."""
 _WINDOW_FULL: Final = Refused(
-    Reason.OVERLOADED, "too many outcomes of this stream are not acknowledged", (), 0, budget.RETRY_MS
+    Reason.OVERLOADED, "too many outcomes of this stream are not acknowledged", (), 0, limits.RETRY_MS
 )
 _MUCH_DONE: Final = Refused(
-    Reason.OVERLOADED, "what came before in this frame made too much to do", (), 0, budget.RETRY_MS
+    Reason.OVERLOADED, "what came before in this frame made too much to do", (), 0, limits.RETRY_MS
 )
 
 
@@ -46,7 +48,7 @@ class Frames:
 
     def __init__(  # noqa: PLR0917 - all that applies commands
         self,
-        holds: Holds,
+        effects: Effects,
         plain_locks: PlainLocks,
         acts: Mapping[type, Callable[..., Result]],
         frees: frozenset[type],
@@ -59,9 +61,9 @@ class Frames:
         outcome that a command had before as it is now. What only streams know, the end of a wait by its
         number, is not among `acts`.
         """
-        self._holds = holds
+        self._effects = effects
         self._plain_locks = plain_locks
-        self._state = holds.state
+        self._state = effects.state
         self._acts = acts
         self._frees = frees
         self._apply_owned = apply_owned
@@ -118,7 +120,7 @@ class Frames:
         count_max, bytes_max = limits.STREAM_KEPT_MAX, limits.STREAM_KEPT_BYTES_MAX
         only = session_id if is_owned else NO_SESSION
         # A frame cannot be cut in two, so what its commands bring about is counted as they are applied.
-        events, cell_events = self._holds.effects.events, self._holds.effects.cell_events
+        events, cell_events = self._effects.events, self._effects.cell_events
         effort_max = len(events) + len(cell_events) + state.searched_count + limits.FRAME_EFFORT_MAX
         results: list[Result] = []
         while len(results) < len(commands):
@@ -186,7 +188,7 @@ class Frames:
         kept = stream.kept.get(command.number)
         if kept is not None and isinstance(kept.result, Queued):
             ticket = self._state.tickets[kept.result.hold_id]
-            self._holds.serve(self._holds.end_wait(ticket, Left.CANCELLED))
+            waiting.serve(self._effects, ends.end_wait(self._effects, ticket, Left.CANCELLED))
         return _DONE
 
 

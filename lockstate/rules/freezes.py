@@ -6,9 +6,10 @@ What is held goes on, and what waits keeps its place. Where a freeze is in the w
 from typing import Final
 
 from lockstate.reads.freezes import ends_in_ms, left_below
+from lockstate.reads.holders import queue_of
 from lockstate.reads.listings import walk
-from lockstate.reads.views import queue_of
-from lockstate.rules.holds import Holds, check_count
+from lockstate.rules.effects import Effects
+from lockstate.rules.holds import waiting
 from lockstate.tables import budget
 from lockstate.tables.claim_table import Freed
 from lockstate.tables.records import FrozenPrefix
@@ -29,9 +30,9 @@ _NOT_LOCKS: Final = (HoldKind.ELECTION, HoldKind.SEMAPHORE)
 class Freezes:
     """Applies the commands about freezes to one state."""
 
-    def __init__(self, holds: Holds) -> None:
-        self._holds = holds
-        self._state = holds.state
+    def __init__(self, effects: Effects) -> None:
+        self._effects = effects
+        self._state = effects.state
 
     def freeze(self, command: Freeze) -> Result:
         """Freeze a prefix, or give its freeze another end and reason."""
@@ -41,7 +42,7 @@ class Freezes:
             _check(command)
             or limits.check_range("for_ms", command.for_ms, limits.FREEZE_MS_MAX)
             or (
-                check_count(len(state.freezes), limits.FREEZES_COUNT_MAX, "freezes")
+                limits.check_count(len(state.freezes), limits.FREEZES_COUNT_MAX, "freezes")
                 if known is None
                 else None
             )
@@ -52,10 +53,10 @@ class Freezes:
         until_ms = state.now_ms + command.for_ms if command.for_ms else 0
         since_ms = state.now_ms if known is None else known.since_ms
         if known is not None:
-            state.drop_freeze(known)
+            state.freezes.drop(known)
         freeze = FrozenPrefix(state.take_order(), until_ms, prefix, command.reason, since_ms)
-        state.enter_freeze(freeze)
-        self._holds.effects.tell_freeze(EventKind.FROZEN, freeze, command.reason)
+        state.freezes.enter(freeze)
+        self._effects.tell_freeze(EventKind.FROZEN, freeze, command.reason)
         return Frozen(ends_in_ms(state, freeze), left_below(state, prefix))
 
     def thaw(self, command: Thaw) -> Result:
@@ -73,9 +74,9 @@ class Freezes:
         self._end(freeze, "")
 
     def _end(self, freeze: FrozenPrefix, reason: str) -> None:
-        self._state.drop_freeze(freeze)
-        self._holds.effects.tell_freeze(EventKind.THAWED, freeze, reason)
-        self._holds.serve(_freed(self._state, freeze.prefix))
+        self._state.freezes.drop(freeze)
+        self._effects.tell_freeze(EventKind.THAWED, freeze, reason)
+        waiting.serve(self._effects, _freed(self._state, freeze.prefix))
 
 
 def _freed(state: State, prefix: str) -> Freed:

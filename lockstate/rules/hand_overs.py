@@ -17,11 +17,15 @@ import msgspec
 
 from lockstate.rules import deadlocks
 from lockstate.rules.checks import check_unchanging, invalid
-from lockstate.rules.holds import LEASE_EXPIRED, Holds, frozen, held_already, refused_as_held, refused_for
+from lockstate.rules.effects import Effects
+from lockstate.rules.holds import admission, ends, grants, reentry, waiting
+from lockstate.rules.refusals import LEASE_EXPIRED, frozen, lock_held, refused_as_held, refused_for
+from lockstate.tables.claim_table import claims_of_hold
 from lockstate.tables.owners import order_in, session_name, shown_owner
 from lockstate.tables.rare import changed
 from lockstate.tables.records import Claimant, Hold, Plea, Session, Ticket, each_lock, hold_of
-from lockstate.tables.state import State, claims_of_hold
+from lockstate.tables.state import State
+from lockstate.tables.tickets import remove_ticket
 from lockstate.words import limits
 from lockstate.words.claims import Claims
 from lockstate.words.commands.holds import HandOver
@@ -40,10 +44,10 @@ _NOT_ACQUIRED: Final = changed(None, depth=0)
 class HandOvers:
     """Applies hand-overs to one state."""
 
-    def __init__(self, holds: Holds, pass_on: Callable[[Sequence[Plea], Hold], None]) -> None:
+    def __init__(self, effects: Effects, pass_on: Callable[[Sequence[Plea], Hold], None]) -> None:
         """`pass_on` asks the receiver what the giver was asked."""
-        self._holds = holds
-        self._state = holds.state
+        self._effects = effects
+        self._state = effects.state
         self._pass_on = pass_on
 
     def hand_over(self, command: HandOver) -> Result:
@@ -100,22 +104,24 @@ class HandOvers:
 
     def _check_session(self, session: Session, giver: Hold, hold: Hold) -> Refused | None:
         """Refuse a session that could not acquire it, though the giver had left."""
-        state, holds = self._state, self._holds
+        state = self._state
         if giver.session_id == session.session_id:
             return invalid("to_session: the hold belongs to this session")
-        refused = holds.check_unused("new_hold_id", hold.hold_id)
+        refused = admission.check_unused(state, "new_hold_id", hold.hold_id)
         if refused is not None:
             return refused
         (lock,) = each_lock(giver)
         holders = state.locks[lock.name].all_holders()
-        held = held_already(state, session, session.owner, holders, lambda one: (*each_lock(one),) == (lock,))
+        held = reentry.held_already(
+            state, session, session.owner, holders, lambda one: (*each_lock(one),) == (lock,)
+        )
         if held is not None:
             return refused_as_held(held)
         principal = state.owners.get(session.session_id, "")
         if state.principals.of(giver) != principal:
             refused = state.principals.check_named("holds", (lock.name,), of=principal)
         refused = refused or state.namespaces.check_passed(giver)
-        return refused or holds.check_room(session, len(claims_of_hold(hold)), None)
+        return refused or admission.check_room(state, session, len(claims_of_hold(hold)), None)
 
     def _check_claims(self, giver: Hold, claims: Claims) -> Refused | None:
         """Refuse what a freeze, a delay or another holder than the giver is in the way of."""
@@ -126,7 +132,7 @@ class HandOvers:
         for name, claim in claims_of_hold(giver):
             own[name] = own.get(name, 0) + UNIT[claim]
         if any((state.claimed.held_on(name) - own.get(name, 0)) & CONFLICTS[claim] for name, claim in claims):
-            return self._holds.lock_held(claims, (giver.hold_id,))
+            return lock_held(state, claims, (giver.hold_id,))
         return None
 
     def _check_deadlock(self, giver: Hold, receiver: Ticket | Hold) -> Refused | None:
@@ -141,25 +147,25 @@ class HandOvers:
 
     def _go(self, giver: Hold, receiver: Ticket | Hold, claims: Claims) -> HandedOver:
         """Let the lock pass from one to the other; then serve those that can stand beside the receiver."""
-        state, holds = self._state, self._holds
+        state, effects = self._state, self._effects
         asked = [
             plea
             for plea in state.pleas.of_hold(giver.hold_id).values()
             if not plea.is_bound or isinstance(receiver, Hold)
         ]
-        freed = holds.end(giver, EventKind.HANDED_OVER)
-        holds.effects.tell_receiver(state.next_token)
+        freed = ends.end(effects, giver, EventKind.HANDED_OVER)
+        effects.tell_receiver(state.next_token)
         if isinstance(receiver, Ticket):
-            state.remove_ticket(receiver, claims)
+            remove_ticket(state, receiver, claims)
             hold = hold_of(receiver, state.now_ms)
             waited_ms = state.now_ms - receiver.since_ms
-            holds.effects.settle(receiver, holds.begin(hold, claims, waited_ms, receiver.order))
+            effects.settle(receiver, grants.begin(effects, hold, claims, waited_ms, receiver.order))
         else:
             hold = receiver
-            holds.begin(hold, claims, 0)
-        holds.share(hold, claims)
+            grants.begin(effects, hold, claims, 0)
+        reentry.share(effects, hold, claims)
         self._pass_on(asked, hold)
-        holds.serve(freed)
+        waiting.serve(effects, freed)
         return HandedOver(hold.token, shown_owner(hold.owner, hold.hold_id))
 
 

@@ -2,16 +2,19 @@
 
 A hold keeps its kind for as long as it lives, and locks, semaphores and elections of one name are three
 different things. So a call that finds another kind than its own is a mistake of its caller: it is refused
-(here, or by `holds.refuse_kind`), changes nothing, and is not remembered, for the corrected one may carry the
+(here, or by `refuse_kind`), changes nothing, and is not remembered, for the corrected one may carry the
 same `request_id`.
 """
 
 from itertools import islice
 
-from lockstate.reads.views import holder_view, holders_meant, holders_of
+from lockstate.reads.held import holder_view
+from lockstate.reads.holders import holders_meant, holders_of
 from lockstate.rules.checks import invalid
-from lockstate.rules.holds import Holds
+from lockstate.rules.effects import Effects
+from lockstate.rules.holds import ends, waiting
 from lockstate.tables.claim_table import Freed
+from lockstate.tables.delays import delays_of, end_delay
 from lockstate.words import limits
 from lockstate.words.commands.overrides import ForceRelease, LiftDelay
 from lockstate.words.events import EventKind
@@ -24,9 +27,9 @@ from lockstate.words.views import HolderView
 class Kinds:
     """Applies the commands that name a kind to one state."""
 
-    def __init__(self, holds: Holds) -> None:
-        self._holds = holds
-        self._state = holds.state
+    def __init__(self, effects: Effects) -> None:
+        self._effects = effects
+        self._state = effects.state
 
     def force_release(self, command: ForceRelease) -> Result:
         """End the holds of a name, or one of them, whoever has them."""
@@ -41,8 +44,8 @@ class Kinds:
         released = tuple([holder_view(self._state, hold, command.name, command.kind) for hold in ended])
         freed: Freed = []
         for hold in ended:
-            freed += self._holds.end(hold, EventKind.FORCED, command.reason, command.lock_delay_ms)
-        self._holds.serve(freed)
+            freed += ends.end(self._effects, hold, EventKind.FORCED, command.reason, command.lock_delay_ms)
+        waiting.serve(self._effects, freed)
         return ForceReleased(released)
 
     def lift_delay(self, command: LiftDelay) -> Result:
@@ -51,13 +54,13 @@ class Kinds:
         if refused is not None:
             return refused
         state = self._state
-        delays = state.delays_of(command.kind, command.name)
+        delays = delays_of(state, command.kind, command.name)
         left_ms = max([delay.expires_at_ms - state.now_ms for delay in delays], default=0)
         freed: Freed = []
         for delay in delays:
-            self._holds.effects.tell_lifted(delay, command.reason)
-            freed += state.end_delay(delay)
-        self._holds.serve(freed)
+            self._effects.tell_lifted(delay, command.reason)
+            freed += end_delay(state, delay)
+        waiting.serve(self._effects, freed)
         return DelaysLifted(len(delays), max(left_ms, 0))
 
     def nothing_of(self, kind: HoldKind, name: str, token: int, *, is_held: bool) -> Refused | None:

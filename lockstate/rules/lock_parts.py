@@ -13,9 +13,12 @@ from typing import Final, Protocol, assert_never, get_args
 
 import msgspec
 
-from lockstate.reads.views import holders_of, remaining_ms
+from lockstate.reads.held import remaining_ms
+from lockstate.reads.holders import holders_of
 from lockstate.rules.checks import check_acquire, invalid
-from lockstate.rules.holds import LEASE_EXPIRED, Holds, check_count
+from lockstate.rules.effects import Effects
+from lockstate.rules.holds import admission, ends, grants, waiting
+from lockstate.rules.refusals import LEASE_EXPIRED, lock_held
 from lockstate.tables.claim_table import Freed
 from lockstate.tables.principals import lease_id_of
 from lockstate.tables.queues import can_go
@@ -94,11 +97,11 @@ class Renewals(Protocol):
 class LockParts:
     """Does what transactions do to the locks of one state."""
 
-    def __init__(self, holds: Holds, locks: Acquires, renewals: Renewals) -> None:
-        self._holds = holds
+    def __init__(self, effects: Effects, locks: Acquires, renewals: Renewals) -> None:
+        self._effects = effects
         self._locks = locks
         self._renewals = renewals
-        self._state = holds.state
+        self._state = effects.state
 
     def is_true(self, compare: LockCompare) -> bool:
         """Whether just this hold has a name, or nobody has it."""
@@ -176,12 +179,12 @@ class LockParts:
         state, claims = self._state, claims_of_one(asked.name, _EXCLUSIVE)
         refused = (
             self._locks.check(asked)
-            or self._holds.check_room(None, len(claims), asked)
-            or check_count(len(state.holds) + taken_count, limits.HOLDS_COUNT_MAX, "holds")
+            or admission.check_room(state, None, len(claims), asked)
+            or limits.check_count(len(state.holds) + taken_count, limits.HOLDS_COUNT_MAX, "holds")
         )
         if refused is not None:
             return refused
-        return None if self._can_go(asked, claims, ended) else self._holds.lock_held(claims, ended)
+        return None if self._can_go(asked, claims, ended) else lock_held(state, claims, ended)
 
     def _can_go(self, asked: Acquire, claims: Claims, ended: Mapping[HoldId, Hold]) -> bool:
         """Whether nothing but what has ended is in the way of a hold that somebody asks for last of all."""
@@ -196,11 +199,11 @@ class LockParts:
         """Carry out an operation that nothing is in the way of; what it frees is served when all are done."""
         if isinstance(operation, TakeOperation):
             hold = self._hold_of(_asked(operation, not_for))
-            self._holds.begin(hold, claims_of_one(hold.name, _EXCLUSIVE), 0)
+            grants.begin(self._effects, hold, claims_of_one(hold.name, _EXCLUSIVE), 0)
             return LockTaken(hold.token, remaining_ms(self._state, hold))
         if isinstance(operation, EndOperation):
             kind = EventKind.FORCED if operation.reason else EventKind.RELEASED
-            freed += self._holds.end(self._state.holds[operation.hold_id], kind, operation.reason)
+            freed += ends.end(self._effects, self._state.holds[operation.hold_id], kind, operation.reason)
             return RELEASED
         renewed = self._renewals.renew(_renewal(operation))
         assert isinstance(renewed, Renewed), "what could refuse it was looked at"
@@ -209,7 +212,7 @@ class LockParts:
     def serve(self, freed: Freed) -> None:
         """Serve those that wait for what a transaction has freed."""
         if freed or self._state.rates.stale:
-            self._holds.serve(freed)
+            waiting.serve(self._effects, freed)
 
     def repeated(self, operation: LockOperation, first: LockTaken | Renewed) -> LockTaken | Renewed:
         """Return the outcome that an operation had, with what is left of the lease now."""

@@ -3,8 +3,10 @@
 from typing import Final
 
 from lockstate.rules.checks import check_acquire, check_unchanging
-from lockstate.rules.holds import LEASE_EXPIRED, SESSION_EXPIRED, Holds, held_already, refuse_kind
+from lockstate.rules.effects import Effects
+from lockstate.rules.holds import admission, changes, ends, grants, reentry, waiting
 from lockstate.rules.namespace_rules import check_allowed, if_held_of
+from lockstate.rules.refusals import LEASE_EXPIRED, SESSION_EXPIRED, lock_held, refuse_kind
 from lockstate.rules.values import asked_of_hold, asked_of_ticket
 from lockstate.tables.queues import can_go, is_free
 from lockstate.tables.rare import Rare
@@ -28,15 +30,15 @@ _NODE: Final = Scope.NODE
 class Locks:
     """Applies the commands about locks to one state."""
 
-    def __init__(self, holds: Holds) -> None:
-        self._holds = holds
-        self._state = holds.state
+    def __init__(self, effects: Effects) -> None:
+        self._effects = effects
+        self._state = effects.state
 
     # -- acquire --------------------------------------------------------------------------------------------
 
     def acquire(self, command: Acquire, key: RequestKey | None = None) -> Result:
         """Grant, queue or refuse. `key` is the key under which the request is remembered."""
-        state, holds = self._state, self._holds
+        state, effects = self._state, self._effects
         refused = self.check(command)
         if refused is not None:
             return refused
@@ -50,20 +52,22 @@ class Locks:
             owner = owner or session.owner
             if lock is not None:
                 holders = lock.all_holders()
-                held = held_already(state, session, owner, holders, lambda hold: _is_same(hold, command))
+                held = reentry.held_already(
+                    state, session, owner, holders, lambda hold: _is_same(hold, command)
+                )
                 if held is not None:
-                    return holds.held_again(held, command, key)
+                    return reentry.held_again(effects, held, command, key)
         is_plain = command.scope is _NODE and not command.locks
         if is_plain:
             claims = claims_of_one(command.name, command.mode)
         else:
             claims = claims_of(command.name, command.mode, command.scope, command.locks)
-        refused = holds.check_room(session, len(claims), command)
+        refused = admission.check_room(state, session, len(claims), command)
         if refused is not None:
             return refused
         is_alone = lock is None and is_plain and len(claims) == 1 and not state.freezes
         if is_alone or is_free(state, claims):
-            return holds.begin(self.hold(command, owner, key), claims, 0)
+            return grants.begin(effects, self.hold(command, owner, key), claims, 0)
         return self._in_turn(command, owner, key, claims)
 
     def check(self, command: Acquire) -> Refused | None:
@@ -74,24 +78,24 @@ class Locks:
         if refused is None and (
             hold_id in state.holds or hold_id in state.tickets or hold_id in state.sessions
         ):
-            refused = self._holds.check_unused("hold_id", hold_id)
+            refused = admission.check_unused(state, "hold_id", hold_id)
         return refused or (
             check_allowed(state, command) if state.spaces or command.uncommon is not None else None
         )
 
     def _in_turn(self, command: Acquire, owner: OwnerName, key: RequestKey | None, claims: Claims) -> Result:
         """Grant what only those who come later wait for, or queue or refuse the request."""
-        state, holds = self._state, self._holds
+        state, effects = self._state, self._effects
         name, claim = claims[0]
         lock = state.locks.get(name)
         if lock is None or not lock.held & CONFLICTS[claim]:
             ticket = self.ticket(command, owner, key)
             ticket.order = state.next_order  # the order it would get: it is judged as if it waited
             if can_go(state, ticket, claims):
-                return holds.pass_by(ticket, claims)
+                return waiting.pass_by(effects, ticket, claims)
         if command.wait_ms == 0:
-            return holds.lock_held(claims)
-        return holds.wait(self.ticket(command, owner, key), claims, command.wait_ms)
+            return lock_held(state, claims)
+        return waiting.wait(effects, self.ticket(command, owner, key), claims, command.wait_ms)
 
     def hold(self, command: Acquire, owner: OwnerName, key: RequestKey | None) -> Hold:
         """Return the hold that `command` asks for, to be begun."""
@@ -141,10 +145,10 @@ class Locks:
         if command.names:
             return self._release_part(hold, command.names, depth)
         if depth > 1:
-            return self._holds.release_once(hold)
-        freed = self._holds.end(hold, _BY_CLIENT)
+            return reentry.release_once(self._state, hold)
+        freed = ends.end(self._effects, hold, _BY_CLIENT)
         if freed or self._state.rates.stale:
-            self._holds.serve(freed)
+            waiting.serve(self._effects, freed)
         return RELEASED
 
     def _release_part(self, hold: Hold, names: tuple[str, ...], depth: int) -> Result:
@@ -158,13 +162,15 @@ class Locks:
         if depth > 1:
             return Refused(Reason.INVALID_REQUEST, f"names: the hold was acquired {depth} times")
         if len(names) == len(held):
-            self._holds.serve(self._holds.end(hold, _BY_CLIENT))
+            waiting.serve(self._effects, ends.end(self._effects, hold, _BY_CLIENT))
             return RELEASED
         refused = check_unchanging(self._state, hold, "names: the hold is")
         if refused is not None:
             return refused
         kept = tuple([lock for lock in hold.locks if lock.name not in names])
-        self._holds.serve(self._holds.give_up(hold, tuple([held[name] for name in names]), kept))
+        waiting.serve(
+            self._effects, changes.give_up(self._effects, hold, tuple([held[name] for name in names]), kept)
+        )
         return Released(kept)
 
 

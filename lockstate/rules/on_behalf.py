@@ -12,7 +12,7 @@ from typing import Any, Final, get_args
 
 from lockstate.rules.checks import invalid
 from lockstate.rules.effects import Effects
-from lockstate.rules.holds import LEASE_EXPIRED, SESSION_EXPIRED, check_count
+from lockstate.rules.refusals import LEASE_EXPIRED, SESSION_EXPIRED
 from lockstate.tables.principals import EVERYBODY, NOBODY
 from lockstate.words import limits
 from lockstate.words.commands.admin import SetQuota
@@ -92,7 +92,7 @@ class OnBehalfOf:
         if refused is None and quota is not None:
             refused = _check_quota(quota)
             if refused is None and principal not in principals.quotas:
-                refused = check_count(len(principals.quotas), limits.QUOTAS_COUNT_MAX, "quotas")
+                refused = limits.check_count(len(principals.quotas), limits.QUOTAS_COUNT_MAX, "quotas")
         if refused is not None:
             return refused
         if quota != principals.quotas.get(principal):

@@ -134,25 +134,10 @@ class PlainLocks:
         """
         state = self._state
         results: list[Result] = []
-        # More of those who want a contended name may follow: one look, before anything is prepared.
-        command = commands[places.start]
-        if command.__class__ is Acquire:
-            if command.mode is not _EXCLUSIVE or command.name in state.locks:
-                return results
-        else:
-            of = state.holds.get(command.hold_id) if command.__class__ is Release else command
-            lock = None if of is None else state.locks.get(of.name)
-            if lock is None or lock.held != _OWN or lock.waiting:
-                return results
+        if not self._may_begin(commands[places.start], len(places)):
+            return results
         holds, sessions, records, intents, tickets, asked, claimed, ledger, noted = self._tables
         known, principals, owners, quotas, spaces, freezes = self._more_tables
-        many = len(places)
-        if (
-            state.is_tight
-            or len(holds) + many > limits.HOLDS_COUNT_MAX
-            or len(records) + len(intents) + many * _CLAIMS_MAX > limits.RECORDS_COUNT_MAX
-        ):
-            return results
         young, events = state.names.young, self._effects.events
         claims_max = limits.SESSION_CLAIMS_MAX - _CLAIMS_MAX
         now_ms, token = state.now_ms, state.next_token
@@ -326,6 +311,26 @@ class PlainLocks:
         state.next_token = token
         self._effects.plain_count += len(results)
         return results
+
+    def _may_begin(self, command: Any, count: int) -> bool:
+        """Whether this command may be the first of `count` plain ones, for all of which there is room.
+
+        One look, before anything is prepared: more of those who want a contended name may follow.
+        """
+        state = self._state
+        if command.__class__ is Acquire:
+            if command.mode is not _EXCLUSIVE or command.name in state.locks:
+                return False
+        else:
+            of = state.holds.get(command.hold_id) if command.__class__ is Release else command
+            lock = None if of is None else state.locks.get(of.name)
+            if lock is None or lock.held != _OWN or lock.waiting:
+                return False
+        return not (
+            state.is_tight
+            or len(state.holds) + count > limits.HOLDS_COUNT_MAX
+            or len(state.locks) + len(state.intents) + count * _CLAIMS_MAX > limits.RECORDS_COUNT_MAX
+        )
 
     def _named(self, name: str) -> _Named | None:
         """Return a name, with those above it, and keep it; None if that is not worth while, or not a name."""

@@ -23,17 +23,14 @@ from typing import Final
 
 import msgspec
 
-from lockstate.reads.views import (
-    holders_meant,
-    holders_of,
-    is_in_the_way,
-    parts_of,
-    revocation_of,
-    revoked_view,
-)
+from lockstate.reads.held import revocation_of, revoked_view
+from lockstate.reads.holders import holders_meant, holders_of
+from lockstate.reads.parts import is_in_the_way, parts_of
 from lockstate.rules.checks import invalid
-from lockstate.rules.holds import LEASE_EXPIRED, Holds, refuse_kind
+from lockstate.rules.effects import Effects
+from lockstate.rules.holds import ends, waiting
 from lockstate.rules.kinded import Kinds
+from lockstate.rules.refusals import LEASE_EXPIRED, refuse_kind
 from lockstate.tables import budget
 from lockstate.tables.pleas import key_of
 from lockstate.tables.records import Ask, Hold, Plea, Ticket
@@ -52,10 +49,10 @@ ASKED_BY_A_WAIT: Final = "a wait needs it"
 class Pleas:
     """Applies the commands about revocation to one state."""
 
-    def __init__(self, holds: Holds, kinds: Kinds) -> None:
-        self._holds = holds
+    def __init__(self, effects: Effects, kinds: Kinds) -> None:
+        self._effects = effects
         self._kinds = kinds
-        self._state = holds.state
+        self._state = effects.state
 
     def revoke(self, command: Revoke) -> Result:
         """Ask the holders of a name to give up within the grace."""
@@ -124,7 +121,7 @@ class Pleas:
         ]
         for hold, plea in found[: limits.REVOKED_PER_COMMAND_MAX]:
             state.pleas.drop(plea)
-            self._holds.effects.tell_withdrawn(hold, plea, command.reason)
+            self._effects.tell_withdrawn(hold, plea, command.reason)
         left = max(0, len(found) - limits.REVOKED_PER_COMMAND_MAX)
         return RevocationsWithdrawn(len(found) - left, left)
 
@@ -160,7 +157,7 @@ class Pleas:
                 state.ledger.change(plea)
                 plea.is_put_off = True
                 state.deadlines.move(plea, plea.expires_at_ms + plea.grace_ms)
-                self._holds.effects.tell_plea(EventKind.PUT_OFF, hold, plea)
+                self._effects.tell_plea(EventKind.PUT_OFF, hold, plea)
         return PutOffTo(hold.token, max(0, min(plea.expires_at_ms for plea in pleas) - state.now_ms))
 
     def pass_on(self, asked: Sequence[Plea], hold: Hold) -> None:
@@ -182,7 +179,7 @@ class Pleas:
             passed_on = msgspec.structs.replace(plea, order=state.take_order(), hold_id=hold.hold_id)
             state.pleas.enter(passed_on)
             if passed_on.is_told:
-                self._holds.effects.tell_plea(EventKind.REVOKED, hold, passed_on)
+                self._effects.tell_plea(EventKind.REVOKED, hold, passed_on)
 
     def _goes_on(self, plea: Plea, ticket: Ticket, hold: Hold) -> bool:
         """Whether what was asked for a wait concerns the receiver of a hand-over."""
@@ -198,10 +195,10 @@ class Pleas:
             self._state.ledger.change(plea)
             plea.is_told = True
             self._state.deadlines.move(plea, plea.expires_at_ms + plea.grace_ms)
-            self._holds.effects.tell_plea(EventKind.REVOKED, hold, plea)
+            self._effects.tell_plea(EventKind.REVOKED, hold, plea)
             return
         kind = EventKind.EXPIRED if plea.is_bound else EventKind.FORCED
-        self._holds.serve(self._holds.end(hold, kind, plea.reason))
+        waiting.serve(self._effects, ends.end(self._effects, hold, kind, plea.reason))
 
     def _is_asked(self, hold: Hold, command: Revoke) -> bool:
         """Whether a hold is to be given up as early already, or for too many waits to ask for another one."""
@@ -234,7 +231,7 @@ class Pleas:
             if known.ticket == command.ticket:
                 state.pleas.drop(known)
         state.pleas.enter(plea)
-        self._holds.effects.tell_plea(EventKind.REVOKED, hold, plea)
+        self._effects.tell_plea(EventKind.REVOKED, hold, plea)
 
 
 def _check_ticket(command: Revoke, ticket: Ticket | None) -> Refused | None:

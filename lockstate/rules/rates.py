@@ -5,7 +5,7 @@ it took is given back (`waits`), and so are the places of a hold of several kind
 """
 
 from collections.abc import Sequence
-from typing import Final, NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from lockstate.tables import budget
 from lockstate.tables.rate_algorithms import AnyLimiter
@@ -19,9 +19,6 @@ from lockstate.words.refusals import Reason, Refused, RefusedInNamespace
 from lockstate.words.results import RateTaken, RateUsed, Result
 from lockstate.words.settings import RateSettings
 from lockstate.words.wanted import WantedRate
-
-RETRY_MS: Final = 1000
-"""Milliseconds after which to ask again if a table is full."""
 
 Taken: TypeAlias = tuple[int, tuple[RateUsed, ...]]
 """The moment for which rate limits were taken from, and what each answered."""
@@ -254,14 +251,15 @@ def _check_room(state: State, keys: Sequence[RateKey], at_ms: int, by: Taker) ->
     if refused is not None:
         return refused
     is_sliding = any(algorithm is Algorithm.SLIDING_WINDOW for _, algorithm, _ in keys)
-    if is_sliding and rates.rows_count >= limits.RATE_ROWS_COUNT_MAX:
-        return _overloaded(rates.rows_count, "rows in the logs of sliding windows")
-    if at_ms <= state.now_ms:
-        return None
+    if is_sliding:
+        what = "rows in the logs of sliding windows"
+        refused = limits.check_count(rates.rows_count, limits.RATE_ROWS_COUNT_MAX, what)
+    if refused is not None or at_ms <= state.now_ms:
+        return refused
     queue_length = max([rates.places_count(key) for key in keys])
     if queue_length >= limits.RATE_PLACES_MAX:
         detail = f"{queue_length} wait already; no more are allowed"
-        return Refused(Reason.QUEUE_FULL, detail, (), queue_length, RETRY_MS)
+        return Refused(Reason.QUEUE_FULL, detail, (), queue_length, limits.RETRY_MS)
     return budget.check_room(state) if state.is_tight else None
 
 
@@ -270,12 +268,10 @@ def _check_new(state: State, names: Sequence[str], principal: str) -> Refused | 
 
     That need not be who asks: what a release lets through was waited for by somebody else.
     """
-    count = len(state.rates)
-    if count + len(names) > limits.RATE_LIMITERS_COUNT_MAX:
-        return _overloaded(count, "rate limits in use")
-    refused = budget.check_room(state) if state.is_tight else None
+    others = len(names) - 1  # there must be room for the last one behind them
     return (
-        refused
+        limits.check_count(len(state.rates), limits.RATE_LIMITERS_COUNT_MAX - others, "rate limits in use")
+        or (budget.check_room(state) if state.is_tight else None)
         or state.principals.check_named("rate_limits", names, of=principal)
         or state.namespaces.check_named("rate_limits", names)
     )
@@ -286,8 +282,3 @@ def _check_waits(state: State, name: str) -> Refused | None:
     return state.principals.check("waits") or (
         state.namespaces.check("waits", (name,)) if state.spaces else None
     )
-
-
-def _overloaded(count: int, what: str) -> Refused:
-    detail = f"the cluster has {count} {what}; no more are allowed"
-    return Refused(Reason.OVERLOADED, detail, retry_after_ms=RETRY_MS)

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Final, NamedTuple
 
 from lockstate.rules.effects import Effects
-from lockstate.rules.holds import Holds
+from lockstate.rules.holds import ends, waiting
 from lockstate.tables.claim_table import Freed
 from lockstate.tables.records import Session
 from lockstate.words.events import EventKind, Left
@@ -38,11 +38,9 @@ class Restoration(NamedTuple):
 class Restoring:
     """Restores one state."""
 
-    def __init__(
-        self, holds: Holds, end_session: Callable[[Session, EventKind], object], effects: Effects
-    ) -> None:
-        self._holds, self._end_session, self._effects = holds, end_session, effects
-        self._state = holds.state
+    def __init__(self, effects: Effects, end_session: Callable[[Session, EventKind], object]) -> None:
+        self._effects, self._end_session = effects, end_session
+        self._state = effects.state
 
     def restore(self, restoration: Restoration) -> None:
         """Let the state begin in a new cluster, and record that. It takes as long as there is much."""
@@ -74,12 +72,12 @@ class Restoring:
 
     def _end_all(self) -> None:
         """End waits, sessions and holds, in this order: nothing may be granted. Lock-delays follow."""
-        state, holds = self._state, self._holds
+        state, effects = self._state, self._effects
         freed: Freed = []
         for ticket in list(state.tickets.values()):
-            freed += holds.end_wait(ticket, Left.FORCED, _ENDED)
+            freed += ends.end_wait(effects, ticket, Left.FORCED, _ENDED)
         for session in list(state.sessions.values()):
             self._end_session(session, EventKind.FORCED)
         for hold in list(state.holds.values()):
-            freed += holds.end(hold, EventKind.FORCED)
-        holds.serve(freed)
+            freed += ends.end(effects, hold, EventKind.FORCED)
+        waiting.serve(effects, freed)

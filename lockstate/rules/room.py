@@ -7,7 +7,8 @@ the command would refuse as well at the same place in the log, unless it finds a
 from collections.abc import Callable, Sequence
 from typing import Any, Final, get_args
 
-from lockstate.rules.holds import Holds
+from lockstate.rules.effects import Effects
+from lockstate.rules.holds import admission
 from lockstate.tables.principals import NOBODY, lease_id_of
 from lockstate.tables.records import each_lock
 from lockstate.tables.requests import key_of
@@ -28,17 +29,17 @@ class Room:
 
     def __init__(
         self,
-        holds: Holds,
+        effects: Effects,
         check_session: Callable[[OpenSession], Refused | None],
         check_puts: Callable[[Sequence[PutCell]], Refused | None],
         check_transaction: Callable[[TransactCells], Refused | None],
     ) -> None:
         """Sessions, writes of cells and transactions are looked at by these."""
-        self._holds = holds
+        self._effects = effects
         self._check_session = check_session
         self._check_puts = check_puts
         self._check_transaction = check_transaction
-        self._state = holds.state
+        self._state = effects.state
 
     def refusal(self, command: Command, principal: str, key: tuple[str, str] | None) -> Refused | None:
         """Return the refusal of a command that a principal asks for, if there is no room for it.
@@ -74,7 +75,7 @@ class Room:
                 return self._check_added(command)
         if command.__class__ not in _ACQUISITIONS or (command.session_id and not self._is_for_new(command)):
             return None
-        return self._holds.check_room(None, 0, command)
+        return admission.check_room(self._state, None, 0, command)
 
     def _check_added(self, command: AddLocks) -> Refused | None:
         """Refuse more locks for a hold that lives and lacks them."""
@@ -82,7 +83,9 @@ class Room:
         if hold is None or self._state.principals.is_foreign(lease_id_of(hold)):
             return None
         had = tuple(each_lock(hold))
-        return self._holds.check_added(hold, [lock.name for lock in command.locks if lock not in had])
+        return admission.check_added(
+            self._state, hold, [lock.name for lock in command.locks if lock not in had]
+        )
 
     def _is_for_new(self, command: Acquisition) -> bool:
         """Whether a session that lives asks for a new hold: nobody has it, or it is not to be shared."""

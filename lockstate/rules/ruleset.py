@@ -11,7 +11,6 @@ from lockstate.rules.elections import Elections
 from lockstate.rules.frames import Frames
 from lockstate.rules.freezes import Freezes
 from lockstate.rules.hand_overs import HandOvers
-from lockstate.rules.holds import Holds
 from lockstate.rules.kinded import Kinds
 from lockstate.rules.lock_parts import LockParts
 from lockstate.rules.locks import Locks
@@ -56,28 +55,29 @@ class Ruleset:
         self.state = state
         self._apply = apply
         self.effects = effects = Effects(state)
-        self.holds = holds = Holds(state, effects)
         self.cells = Cells(state, effects)
-        self.kinds = Kinds(holds)
-        self.pleas = Pleas(holds, self.kinds)
-        self.hand_overs = HandOvers(holds, self.pleas.pass_on)
-        self.freezes = Freezes(holds)
-        self.sessions = Sessions(holds, self.cells, self.pleas.end, self.pleas.ask, self.freezes.end)
-        self.restoring = Restoring(holds, self.sessions.end, effects)
-        self.locks = Locks(holds)
-        self.lock_parts = LockParts(holds, self.locks, self.sessions)
+        self.kinds = Kinds(effects)
+        self.pleas = Pleas(effects, self.kinds)
+        self.hand_overs = HandOvers(effects, self.pleas.pass_on)
+        self.freezes = Freezes(effects)
+        self.sessions = Sessions(effects, self.cells, self.pleas.end, self.pleas.ask, self.freezes.end)
+        self.restoring = Restoring(effects, self.sessions.end)
+        self.locks = Locks(effects)
+        self.lock_parts = LockParts(effects, self.locks, self.sessions)
         self.transactions = Transactions(state, self.cells, self.lock_parts)
-        self.semaphores = Semaphores(holds)
-        self.elections = Elections(holds)
-        self.several = Several(holds)
-        self.conversions = Conversions(holds)
-        self.additions = Additions(holds)
+        self.semaphores = Semaphores(effects)
+        self.elections = Elections(effects)
+        self.several = Several(effects)
+        self.conversions = Conversions(effects)
+        self.additions = Additions(effects)
         self.values = Values(state, self.locks.release, self.sessions.renew)
         self.plain_locks = PlainLocks(state, effects, self.locks, self.values.release)
-        self.waits = Waits(holds)
+        self.waits = Waits(effects)
         self.principals = OnBehalfOf(effects)
-        self.room = Room(holds, self.sessions.check_room, self.cells.check_room, self.transactions.check_room)
-        self.frames = Frames(holds, self.plain_locks, acts, frees, self._apply_owned, again)
+        self.room = Room(
+            effects, self.sessions.check_room, self.cells.check_room, self.transactions.check_room
+        )
+        self.frames = Frames(effects, self.plain_locks, acts, frees, self._apply_owned, again)
 
     def on_behalf(self, command: OnBehalf) -> Result:
         """Apply the command of a principal, which carries no `request_id`."""

@@ -2,10 +2,12 @@
 
 from typing import Final
 
-from lockstate.reads.views import available
+from lockstate.reads.held import available
 from lockstate.rules.checks import check_attempt, check_lease, check_limit
-from lockstate.rules.holds import SESSION_EXPIRED, Holds, check_count
+from lockstate.rules.effects import Effects
+from lockstate.rules.holds import admission, ends, grants, waiting
 from lockstate.rules.namespace_rules import check_allowed
+from lockstate.rules.refusals import SESSION_EXPIRED, no_permits
 from lockstate.rules.values import asked_of_hold, asked_of_ticket
 from lockstate.tables.claim_table import Freed
 from lockstate.tables.freezes import freeze_of
@@ -28,15 +30,17 @@ NO_LIMIT: Final = Refused(Reason.LIMIT_MISMATCH, "limit: is required, because no
 class Semaphores:
     """Applies the commands about semaphores to one state."""
 
-    def __init__(self, holds: Holds) -> None:
-        self._holds = holds
-        self._state = holds.state
+    def __init__(self, effects: Effects) -> None:
+        self._effects = effects
+        self._state = effects.state
 
     def acquire(self, command: AcquirePermits, key: RequestKey | None = None) -> Result:
         """Grant, queue or refuse. The first request gives the semaphore its limit."""
-        state, holds = self._state, self._holds
+        state, effects = self._state, self._effects
         refused = (
-            _check(command) or holds.check_unused("hold_id", command.hold_id) or check_allowed(state, command)
+            _check(command)
+            or admission.check_unused(state, "hold_id", command.hold_id)
+            or check_allowed(state, command)
         )
         if refused is not None:
             return refused
@@ -51,8 +55,8 @@ class Semaphores:
         count = len(state.semaphores) + len(state.permit_delays) if known is None else 0
         refused = (
             _check_limit(semaphore, command)
-            or holds.check_room(session, 1, command)
-            or check_count(count, limits.SEMAPHORES_COUNT_MAX, "semaphores")
+            or admission.check_room(state, session, 1, command)
+            or limits.check_count(count, limits.SEMAPHORES_COUNT_MAX, "semaphores")
         )
         if refused is not None:
             return refused
@@ -61,7 +65,7 @@ class Semaphores:
         if not semaphore.queue and semaphore.used + command.permits <= semaphore.limit:
             state.add_semaphore(semaphore)
             hold = self._record(Hold, command, owner, key, asked_of_hold(command.uncommon))
-            return holds.begin(hold, (), 0)
+            return grants.begin(effects, hold, (), 0)
         return self._in_turn(command, owner, key, semaphore)
 
     def _while_frozen(
@@ -69,9 +73,9 @@ class Semaphores:
     ) -> Result:
         """Queue or refuse a request, even if there are permits; a new semaphore begins with its queue."""
         if command.wait_ms == 0:
-            return self._holds.no_permits(semaphore)
+            return no_permits(self._state, semaphore)
         self._state.add_semaphore(semaphore)
-        result = self._holds.wait(self._ticket(command, owner, key), (), command.wait_ms)
+        result = waiting.wait(self._effects, self._ticket(command, owner, key), (), command.wait_ms)
         self._state.drop_if_idle(semaphore)
         return result
 
@@ -83,10 +87,10 @@ class Semaphores:
             ticket = self._ticket(command, owner, key)
             ticket.order = self._state.next_order  # the order it would get: it is judged as if it waited
             if precedence(ticket) < precedence(next(iter(semaphore.queue.values()))):
-                return self._holds.pass_by(ticket, ())
+                return waiting.pass_by(self._effects, ticket, ())
         if command.wait_ms == 0:
-            return self._holds.no_permits(semaphore)
-        return self._holds.wait(self._ticket(command, owner, key), (), command.wait_ms)
+            return no_permits(self._state, semaphore)
+        return waiting.wait(self._effects, self._ticket(command, owner, key), (), command.wait_ms)
 
     def _ticket(self, command: AcquirePermits, owner: OwnerName, key: RequestKey | None) -> Ticket:
         """Return the ticket for what `command` asks for, with the place that its priority gives it."""
@@ -120,7 +124,7 @@ class Semaphores:
 
     def resize(self, command: ResizeSemaphore) -> Result:
         """Give a semaphore another limit. Holders keep their permits; waiters that want more are refused."""
-        state, holds = self._state, self._holds
+        state, effects = self._state, self._effects
         refused = (
             limits.check_name(command.name)
             or check_limit(command.limit)
@@ -134,17 +138,17 @@ class Semaphores:
                 Reason.NOT_HOLDER, "nobody holds a permit or waits for one: the next request sets the limit"
             )
         if command.limit != semaphore.limit:
-            holds.effects.tell_resized(command.name, command.limit, command.reason)
+            effects.tell_resized(command.name, command.limit, command.reason)
         # Nobody waits for more than there were.
-        waiting = list(semaphore.queue.values()) if command.limit < semaphore.limit else []
+        queued = list(semaphore.queue.values()) if command.limit < semaphore.limit else []
         state.resize(semaphore, command.limit)
         freed: Freed = [permits_of(command.name)]
-        wanted = [(one, dict(permits_in(one))[command.name]) for one in waiting]
+        wanted = [(one, dict(permits_in(one))[command.name]) for one in queued]
         for ticket in [waiter for waiter, permits in wanted if permits > command.limit]:
             detail = f"the semaphore was resized to {command.limit}"
             mismatch = Refused(Reason.LIMIT_MISMATCH, detail, facts={"limit": command.limit})
-            freed += holds.end_wait(ticket, Left.LIMIT_MISMATCH, mismatch)
-        holds.serve(freed)
+            freed += ends.end_wait(effects, ticket, Left.LIMIT_MISMATCH, mismatch)
+        waiting.serve(effects, freed)
         return Resized(semaphore.limit, available(semaphore))
 
 

@@ -3,20 +3,24 @@
 from collections.abc import Callable
 from typing import Final
 
-from lockstate.reads.views import holders_of, parts_of, remaining_ms, revocations_of, revoked_of
+from lockstate.reads.held import remaining_ms, revocations_of, revoked_of
+from lockstate.reads.holders import holders_of
+from lockstate.reads.parts import parts_of
 from lockstate.rules.cells import Cells
-from lockstate.rules.holds import LEASE_EXPIRED, SESSION_EXPIRED, Holds, check_count, refuse_kind
+from lockstate.rules.effects import Effects
+from lockstate.rules.holds import admission, ends, waiting
 from lockstate.rules.namespace_rules import check_ttl
+from lockstate.rules.refusals import LEASE_EXPIRED, SESSION_EXPIRED, refuse_kind
 from lockstate.tables import budget
 from lockstate.tables.cells import Cell
-from lockstate.tables.claim_table import Freed
+from lockstate.tables.claim_table import Freed, weight_of
 from lockstate.tables.deadlines import Timed
+from lockstate.tables.delays import end_delay
 from lockstate.tables.owners import order_in, public_name, session_name
 from lockstate.tables.principals import bytes_of_labels
 from lockstate.tables.rate_algorithms import Limiter
 from lockstate.tables.rates import Place
 from lockstate.tables.records import Ask, Delay, FrozenPrefix, Hold, Plea, Session, Ticket, names_of
-from lockstate.tables.state import weight_of
 from lockstate.words import limits
 from lockstate.words.commands.holds import Renew
 from lockstate.words.commands.overrides import ForceCloseSession
@@ -45,16 +49,16 @@ class Sessions:
 
     def __init__(
         self,
-        holds: Holds,
+        effects: Effects,
         cells: Cells,
         end_plea: Callable[[Plea], None],
         ask: Callable[[Ask], None],
         end_freeze: Callable[[FrozenPrefix], None],
     ) -> None:
-        self._holds = holds
+        self._effects = effects
         self._end_plea, self._ask, self._end_freeze = end_plea, ask, end_freeze
         self._cells = cells
-        self._state = holds.state
+        self._state = effects.state
 
     def open(self, command: OpenSession) -> Result:
         """Open a session, unless its id is in use."""
@@ -63,7 +67,7 @@ class Sessions:
             limits.check_made_id("session_id", command.session_id)
             or limits.check_ttl(command.ttl_ms)
             or limits.check_labels(command.labels)
-            or self._holds.check_unused("session_id", command.session_id)
+            or admission.check_unused(state, "session_id", command.session_id)
             or self.check_room(command)
         )
         if refused is not None:
@@ -79,7 +83,7 @@ class Sessions:
         """Refuse a session for which there is no room, or for which a quota has none."""
         state = self._state
         return (
-            check_count(len(state.sessions), limits.SESSIONS_COUNT_MAX, "sessions")
+            limits.check_count(len(state.sessions), limits.SESSIONS_COUNT_MAX, "sessions")
             or budget.check_room(state)
             or state.principals.check("sessions")
             or state.principals.check("bytes", bytes_of_labels(command.labels))
@@ -175,31 +179,33 @@ class Sessions:
         Its tickets go first: none of them may be granted what its holds leave behind. With its stream go the
         waits that it numbered, also those without it or for another session: nobody would hear of the grants.
         """
-        state, holds = self._state, self._holds
+        state, effects = self._state, self._effects
         numbered = state.streams.waiting(session.session_id)
         state.remove_session(session)
         freed: Freed = []
         for ticket in list(session.tickets.values()):
-            freed += holds.end_wait(ticket, _LEFT[kind], LEASE_EXPIRED if ticket.changes else SESSION_EXPIRED)
+            freed += ends.end_wait(
+                effects, ticket, _LEFT[kind], LEASE_EXPIRED if ticket.changes else SESSION_EXPIRED
+            )
         # No entry may take long: what is beyond that goes when its time is over.
         left = limits.EXPIRIES_PER_ENTRY_MAX
         for ticket in [state.tickets[hold_id] for hold_id in numbered if hold_id in state.tickets]:
             if left <= 0:
                 break
             left -= weight_of(ticket)
-            freed += holds.end_wait(ticket, _LEFT[kind], SESSION_EXPIRED)
+            freed += ends.end_wait(effects, ticket, _LEFT[kind], SESSION_EXPIRED)
         ended = list(session.holds.values())
         names = tuple([part.name for hold in ended for part in parts_of(hold)])
         for hold in ended:
-            freed += holds.end(hold, kind, reason)
+            freed += ends.end(effects, hold, kind, reason)
         if kind in _TOLD:
-            holds.effects.tell_session(session, _TOLD[kind], reason)
+            effects.tell_session(session, _TOLD[kind], reason)
         self._cells.end_session(
             session.session_id,
             CellEventKind.EXPIRED if kind is EventKind.EXPIRED else CellEventKind.DELETED,
         )
         state.principals.drop(session.session_id)
-        holds.serve(freed)
+        waiting.serve(effects, freed)
         return names
 
     # -- time -----------------------------------------------------------------------------------------------
@@ -223,13 +229,13 @@ class Sessions:
         state = self._state
         match record:
             case Hold():
-                self._holds.serve(self._holds.end(record, EventKind.EXPIRED))
+                waiting.serve(self._effects, ends.end(self._effects, record, EventKind.EXPIRED))
             case Session():
                 self.end(record, EventKind.EXPIRED)
             case Ticket():
-                self._holds.serve(self._holds.end_wait(record, Left.TIMED_OUT))
+                waiting.serve(self._effects, ends.end_wait(self._effects, record, Left.TIMED_OUT))
             case Delay():
-                self._holds.serve(state.end_delay(record))
+                waiting.serve(self._effects, end_delay(state, record))
             case Cell():
                 self._cells.remove((record,), CellEventKind.EXPIRED)
             case Plea():

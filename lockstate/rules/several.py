@@ -16,9 +16,11 @@ Nor can it be converted, which would give its permits another token.
 from collections.abc import Sequence
 
 from lockstate.rules.checks import check_attempt, check_lease, check_limit, check_locks, invalid
-from lockstate.rules.holds import SESSION_EXPIRED, Holds, check_count
+from lockstate.rules.effects import Effects
+from lockstate.rules.holds import admission, grants, waiting
 from lockstate.rules.namespace_rules import check_allowed
 from lockstate.rules.rates import check_wanted, refuse_wanted
+from lockstate.rules.refusals import SESSION_EXPIRED, in_the_way
 from lockstate.rules.semaphores import refuse_limit
 from lockstate.rules.values import asked_of_hold
 from lockstate.tables.freezes import freeze_of
@@ -45,16 +47,16 @@ from lockstate.words.wanted import Uncommon, WantedPermits, WantedRate
 class Several:
     """Applies the commands about several kinds at once to one state."""
 
-    def __init__(self, holds: Holds) -> None:
-        self._holds = holds
-        self._state = holds.state
+    def __init__(self, effects: Effects) -> None:
+        self._effects = effects
+        self._state = effects.state
 
     def acquire(self, command: AcquireSeveral, key: RequestKey | None = None) -> Result:
         """Grant all, queue or refuse. `key` is the key under which the request is remembered."""
-        state, holds = self._state, self._holds
+        state = self._state
         refused = (
             check_several(command)
-            or holds.check_unused("hold_id", command.hold_id)
+            or admission.check_unused(state, "hold_id", command.hold_id)
             or check_allowed(state, command)
         )
         if refused is not None:
@@ -69,8 +71,8 @@ class Several:
         refused = (
             self._check_limits(command.permits)
             or refuse_wanted(state, command.rates)
-            or holds.check_room(
-                session, (len(claims) or 1) + len(command.permits) + len(command.rates), command
+            or admission.check_room(
+                state, session, (len(claims) or 1) + len(command.permits) + len(command.rates), command
             )
         )
         if refused is not None:
@@ -86,26 +88,28 @@ class Several:
         self, command: AcquireSeveral, owner: OwnerName, key: RequestKey | None, claims: Claims
     ) -> Result:
         """Grant, queue or refuse what is well formed, for which there is room."""
-        holds, now_ms = self._holds, self._state.now_ms
+        state = self._state
         if self._are_all_free(command.permits, claims):
             rare = asked_of_hold(command.uncommon, permits=command.permits)
             return self._begin(self._record(Hold, command, owner, key, rare), command, claims)
         rare = asked_of_hold(command.uncommon, permits=command.permits, rates=command.rates)
         ticket = self._record(Ticket, command, owner, key, rare)
-        ticket.order = self._state.next_order  # the order it would get: it is judged as if it waited
-        if can_go(self._state, ticket, claims):
+        ticket.order = state.next_order  # the order it would get: it is judged as if it waited
+        if can_go(state, ticket, claims):
             # Only those are in the way that come after it, by their priorities.
-            return holds.check_passing(ticket) or self._begin(hold_of(ticket, now_ms), command, claims)
+            return waiting.check_passing(state, ticket) or self._begin(
+                hold_of(ticket, state.now_ms), command, claims
+            )
         if command.wait_ms == 0:
-            return holds.in_the_way(claims, permits_in(ticket))
-        return holds.wait(ticket, claims, command.wait_ms)
+            return in_the_way(state, claims, permits_in(ticket))
+        return waiting.wait(self._effects, ticket, claims, command.wait_ms)
 
     def _begin(self, hold: Hold, command: AcquireSeveral, claims: Claims) -> Result:
         """Grant it if the rate limits have places in time."""
-        taken = self._holds.take_rates(hold, command.rates, command.wait_ms)
+        taken = grants.take_rates(self._state, hold, command.rates, command.wait_ms)
         if isinstance(taken, Refused):
             return taken
-        return self._holds.begin_several(hold, claims, taken, 0)
+        return grants.begin_several(self._effects, hold, claims, taken, 0)
 
     def _are_all_free(self, permits: Sequence[WantedPermits], claims: Claims) -> bool:
         """Whether a newcomer can have all of it at once: nobody has any of it, and nobody waits for it."""
@@ -131,7 +135,7 @@ class Several:
             return None
         count = len(state.semaphores) + len(state.permit_delays)
         others = new_count - 1  # there must be room for the last one behind them
-        return check_count(count, limits.SEMAPHORES_COUNT_MAX - others, "semaphores")
+        return limits.check_count(count, limits.SEMAPHORES_COUNT_MAX - others, "semaphores")
 
     def _record(
         self,

@@ -10,7 +10,8 @@ A value says nothing of who may have the lock: it decides no grant.
 from collections.abc import Callable
 from typing import Any, Final
 
-from lockstate.reads.views import holders_of, remaining_ms
+from lockstate.reads.held import remaining_ms
+from lockstate.reads.holders import holders_of
 from lockstate.rules.checks import check_value, invalid
 from lockstate.tables.crowds import is_known_by_value
 from lockstate.tables.principals import lease_id_of

@@ -2,12 +2,13 @@
 
 import heapq
 
-from lockstate.reads.views import queue_of, waiter_view
+from lockstate.reads.held import waiter_view
+from lockstate.reads.holders import queue_of
 from lockstate.rules import attempts
-from lockstate.rules.holds import Holds
-from lockstate.tables.claim_table import Freed
+from lockstate.rules.effects import Effects
+from lockstate.rules.holds import ends, reentry, waiting
+from lockstate.tables.claim_table import Freed, weight_of
 from lockstate.tables.records import NOTHING, Ticket
-from lockstate.tables.state import weight_of
 from lockstate.words import limits
 from lockstate.words.commands.entries import AbandonWaits, Cancel
 from lockstate.words.commands.overrides import ForceWaits
@@ -20,9 +21,9 @@ from lockstate.words.results import Cancelled, Result, WaitsAbandoned, WaitsForc
 class Waits:
     """Applies the commands that end waits to one state."""
 
-    def __init__(self, holds: Holds) -> None:
-        self._holds = holds
-        self._state = holds.state
+    def __init__(self, effects: Effects) -> None:
+        self._effects = effects
+        self._state = effects.state
 
     def cancel(self, command: Cancel) -> Result:
         """Undo an attempt that its client does not know to have succeeded, unless others may be told of it.
@@ -30,20 +31,20 @@ class Waits:
         If it has been granted meanwhile, the hold ends, or one of the acquires that it counts. The place of a
         rate limit is given back if its moment is still to come.
         """
-        state, holds = self._state, self._holds
+        state, effects = self._state, self._effects
         ticket = state.tickets.get(command.hold_id)
         hold = state.holds.get(command.hold_id)
         freed: Freed = []
         # Every node is told: an earlier attempt of the request may still wait on another connection.
         if ticket is not None and attempts.leave(state, ticket, command.attempt_id):
             state.requests.forget(ticket.request, ticket.hold_id)
-            freed = holds.end_wait(ticket, Left.CANCELLED)
+            freed = ends.end_wait(effects, ticket, Left.CANCELLED)
         elif hold is not None and attempts.leave(state, hold, command.attempt_id):
             state.requests.forget(hold.request, hold.hold_id)
             if hold.details.depth > 1:
-                holds.uncount(hold)
+                reentry.uncount(state, hold)
             else:
-                freed = holds.end(hold, EventKind.RELEASED)
+                freed = ends.end(effects, hold, EventKind.RELEASED)
         elif ticket is not None or hold is not None:
             return Cancelled(undone=False)
         else:
@@ -51,7 +52,7 @@ class Waits:
             if place is not None:
                 state.requests.forget(place.request, NO_HOLD)
             return Cancelled(undone=place is not None)
-        holds.serve(freed)
+        waiting.serve(effects, freed)
         return Cancelled(undone=True)
 
     def abandon(self, command: AbandonWaits) -> Result:
@@ -59,7 +60,7 @@ class Waits:
 
         Only so many at a time, and only so many claims: the leader asks until none is left.
         """
-        state, holds = self._state, self._holds
+        state, effects = self._state, self._effects
         tickets: dict[HoldId, Ticket] = state.origin_tickets.get(command.origin, NOTHING)
         # By arrival, not by place in the table: a repeated request moved back, and a snapshot forgets that.
         first = heapq.nsmallest(
@@ -77,8 +78,8 @@ class Waits:
         freed: Freed = []
         for ticket in ended:
             state.requests.forget(ticket.request, ticket.hold_id)
-            freed += holds.end_wait(ticket, Left.ABANDONED)
-        holds.serve(freed)
+            freed += ends.end_wait(effects, ticket, Left.ABANDONED)
+        waiting.serve(effects, freed)
         return WaitsAbandoned(len(ended), len(tickets))
 
     def force(self, command: ForceWaits) -> Result:
@@ -86,7 +87,7 @@ class Waits:
         refused = _check(command)
         if refused is not None:
             return refused
-        state, holds = self._state, self._holds
+        state, effects = self._state, self._effects
         queue = enumerate(queue_of(state, command.kind, command.name), 1)
         meant = [(place, one) for place, one in queue if command.ticket in (0, one.order)]
         if command.ticket and not meant:
@@ -103,9 +104,9 @@ class Waits:
         freed: Freed = []
         for _, ticket in ended:
             waited_ms = state.now_ms - ticket.since_ms
-            holds.effects.tell(EventKind.WAIT_FORCED, ticket, waited_ms, command.reason)
-            freed += holds.end_wait(ticket, Left.FORCED, refusal)
-        holds.serve(freed)
+            effects.tell(EventKind.WAIT_FORCED, ticket, waited_ms, command.reason)
+            freed += ends.end_wait(effects, ticket, Left.FORCED, refusal)
+        waiting.serve(effects, freed)
         return WaitsForced(tuple(shown), len(meant) - len(ended))
 
 

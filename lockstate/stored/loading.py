@@ -9,6 +9,9 @@ import msgspec
 
 from lockstate.tables import marks
 from lockstate.tables.cells import Cell, size_of
+from lockstate.tables.claim_table import claims_of_hold
+from lockstate.tables.delays import enter_delay
+from lockstate.tables.holds import add_hold
 from lockstate.tables.records import (
     NOTHING,
     Ask,
@@ -23,7 +26,8 @@ from lockstate.tables.records import (
     Session,
     Ticket,
 )
-from lockstate.tables.state import Origin, State, claims_of_hold
+from lockstate.tables.state import Origin, State
+from lockstate.tables.tickets import add_ticket
 from lockstate.words.ids import AttemptId, SessionId, attempt_of
 from lockstate.words.kinds import HoldKind
 from lockstate.words.modes import INTENT, UNIT, Scope
@@ -64,7 +68,7 @@ def load_holds(state: State, holds: Iterable[Hold]) -> None:
         for hold in run:
             if hold.session_id:
                 _share(state.sessions[hold.session_id], hold)
-            state.add_hold(hold, claims_of_hold(hold))
+            add_hold(state, hold, claims_of_hold(hold))
 
 
 def _share_numbers(rows: list[Hold]) -> None:
@@ -103,7 +107,7 @@ def _is_new(state: State, name: str, seen: set[str]) -> bool:
 
 
 def _load_plain(state: State, rows: list[Hold]) -> bool:
-    """Add plain holds of new names: to each table what `State.add_hold` would, but a table at a time.
+    """Add plain holds of new names: to each table what `add_hold` would, but a table at a time.
 
     So there is no note of what has changed: marks go into the sum at once, and intents are counted with those
     of siblings. Changes nothing and returns False if a name is held already, or by two of them.
@@ -160,7 +164,7 @@ def _share(session: Session, record: Claimant) -> None:
 def load_delays(state: State, delays: Iterable[Delay]) -> None:
     """Add lock-delays with what they claim or withhold."""
     for delay in delays:
-        state.enter_delay(delay)
+        enter_delay(state, delay)
 
 
 def load_pleas(state: State, pleas: Iterable[Plea]) -> None:
@@ -180,7 +184,7 @@ def load_asks(state: State, asks: Iterable[Ask]) -> None:
 def load_freezes(state: State, freezes: Iterable[FrozenPrefix]) -> None:
     """Add frozen prefixes."""
     for freeze in freezes:
-        state.enter_freeze(freeze)
+        state.freezes.enter(freeze)
 
 
 def load_tickets(state: State, tickets: Iterable[Ticket]) -> None:
@@ -189,7 +193,7 @@ def load_tickets(state: State, tickets: Iterable[Ticket]) -> None:
         ticket.attempt_id = attempt_of(ticket.hold_id, ticket.attempt_id)
         if ticket.session_id:
             _share(state.sessions[ticket.session_id], ticket)
-        state.add_ticket(ticket, claims_of_hold(ticket))
+        add_ticket(state, ticket, claims_of_hold(ticket))
 
 
 def load_streams(state: State, streams: Iterable[tuple[SessionId, int, int]]) -> None:

@@ -19,9 +19,6 @@ from lockstate.tables.state import State
 from lockstate.words import limits
 from lockstate.words.refusals import Reason, Refused
 
-RETRY_MS: Final = 1000
-"""Milliseconds after which to ask again for something there was no room for."""
-
 _TEXT_FACTOR: Final = 2
 """Bytes in memory for a byte of a record's encoding. Characters beyond ASCII are kept twice."""
 _SESSION: Final = 380
@@ -141,7 +138,7 @@ def check_room(state: State) -> Refused | None:
         f"the state takes {bytes_of(state)} bytes; {state.bytes_max} are allowed",
         (),
         0,
-        RETRY_MS,
+        limits.RETRY_MS,
     )
 
 

@@ -4,14 +4,19 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Final
 
 from lockstate.tables.names import NameIndex
-from lockstate.tables.records import NOTHING, Hold, Lock
+from lockstate.tables.records import NOTHING, Claimant, Hold, Lock
 from lockstate.words import limits
-from lockstate.words.claims import Claims
+from lockstate.words.claims import Claims, claims_of, claims_of_one
 from lockstate.words.ids import HoldId
+from lockstate.words.kinds import HoldKind
 from lockstate.words.modes import CONFLICTS, IS_INTENT, UNIT, Claim, Counts, Mode, Scope, claim_of
 
+_LOCK: Final = HoldKind.LOCK
+_SEMAPHORE: Final = HoldKind.SEMAPHORE
+_NODE: Final = Scope.NODE
+
 Freed = list[tuple[str, Claim]]
-"""Claims that ended and that somebody waits for. `Holds.serve` finds out who can go."""
+"""Claims that ended and that somebody waits for. `serve` finds out who can go."""
 
 APART_FROM: Final = 40_000
 """Rows from which on the tables of holds, records and intents are kept from growing in one entry."""
@@ -30,7 +35,7 @@ WHOLE: Claim = claim_of(Mode.EXCLUSIVE, Scope.SUBTREE)
 
 
 class ClaimTable:
-    """Which names are claimed. What holds and delays claim is counted here, what tickets want by `State`."""
+    """Which names are claimed. Counts what holds and delays claim; what tickets want is for `tickets`."""
 
     def __init__(
         self,
@@ -187,3 +192,21 @@ def _no_names(count: int) -> Iterator[str]:
     """Yield so many keys of rows that are of no name: _NO_NAME itself, and others that begin so."""
     yield _NO_NAME
     yield from (f"{_NO_NAME}{number}" for number in range(1, count))
+
+
+def claims_of_hold(record: Claimant) -> Claims:
+    """Return the claims that a hold has or a ticket wants; none for a semaphore, which has permits."""
+    name, kind = record.name, record.kind
+    if name and kind is _LOCK and record.scope is _NODE:
+        return claims_of_one(name, record.mode)
+    if kind is _SEMAPHORE or not (name or record.locks):
+        return ()
+    return claims_of(name, record.mode, record.scope, record.locks, kind)
+
+
+def weight_of(record: Claimant) -> int:
+    """Return how many claims end with a hold or a ticket, its permits and rate limits among them.
+
+    That is what to end it costs.
+    """
+    return (len(claims_of_hold(record)) or 1) + (record.permits if record.is_of_kinds else 0)

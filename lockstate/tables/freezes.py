@@ -9,6 +9,8 @@ would be a new lock of what is frozen.
 
 from bisect import bisect_left, insort
 
+from lockstate.tables.deadlines import Deadlines
+from lockstate.tables.ledger import Ledger
 from lockstate.tables.records import FrozenPrefix, Permits
 from lockstate.words.claims import Claims, shown_name
 from lockstate.words.modes import is_intent, is_tree
@@ -17,14 +19,18 @@ from lockstate.words.modes import is_intent, is_tree
 class FrozenPrefixes(dict[str, FrozenPrefix]):
     """Freezes by their prefixes."""
 
-    def __init__(self) -> None:
+    def __init__(self, deadlines: Deadlines, ledger: Ledger) -> None:
         """Make the table of a state in which nothing is frozen."""
         super().__init__()
+        self._deadlines, self._ledger = deadlines, ledger
         self.in_order: list[str] = []
         """The prefixes, sorted: what is below a name lies side by side."""
 
     def enter(self, freeze: FrozenPrefix) -> None:
-        """Add a freeze of a prefix that has none."""
+        """Add a freeze of a prefix that has none, with its deadline if it has one."""
+        if freeze.expires_at_ms:
+            self._deadlines.add(freeze)
+        self._ledger.noted[freeze] = 0
         self[freeze.prefix] = freeze
         insort(self.in_order, freeze.prefix)
 
@@ -32,6 +38,9 @@ class FrozenPrefixes(dict[str, FrozenPrefix]):
         """Take out the freeze of a prefix."""
         del self[freeze.prefix]
         del self.in_order[bisect_left(self.in_order, freeze.prefix)]
+        if freeze.expires_at_ms:
+            self._deadlines.remove(freeze)
+        self._ledger.remove(freeze)
 
 
 def freeze_of(freezes: FrozenPrefixes, claims: Claims, permits: Permits = ()) -> FrozenPrefix | None:

@@ -15,7 +15,7 @@ A lock of scope subtree lies in the namespaces of its own name, not in those bel
 """
 
 from collections.abc import Collection, Iterable
-from typing import Final, Literal, TypeAlias
+from typing import Literal, TypeAlias
 
 import msgspec
 
@@ -24,13 +24,11 @@ from lockstate.tables.cells import Cell, size_of
 from lockstate.tables.ledger import Ledger
 from lockstate.tables.principals import bytes_of_names, bytes_of_one, bytes_of_texts, bytes_said
 from lockstate.tables.records import Hold, Ticket, names_of
+from lockstate.words import limits
 from lockstate.words.cell_operations import PutOperation
 from lockstate.words.commands.cells import PutCell
 from lockstate.words.refusals import Reason, Refused, RefusedInNamespace
 from lockstate.words.settings import NamespaceSettings
-
-RETRY_MS: Final = 1000
-"""Milliseconds after which to ask again for what a quota has refused."""
 
 Counted: TypeAlias = Literal["holds", "waits", "cells", "fences", "rate_limits", "bytes"]
 """What namespaces have quotas of."""
@@ -275,7 +273,7 @@ class Namespaces:
         return RefusedInNamespace(
             Reason.QUOTA_EXCEEDED,
             detail,
-            retry_after_ms=RETRY_MS,
+            retry_after_ms=limits.RETRY_MS,
             facts={"limit": limit, "used": used},
             namespace=namespace.prefix,
             quota=what,

@@ -19,6 +19,7 @@ import msgspec
 from lockstate.tables import marks
 from lockstate.tables.ledger import Ledger
 from lockstate.tables.records import Claimant, Hold, Session, Ticket, names_of
+from lockstate.words import limits
 from lockstate.words.refusals import QuotaExceeded, Reason, Refused
 from lockstate.words.settings import Quota
 
@@ -26,8 +27,6 @@ NOBODY: Final = ""
 """In the place of a principal: of what nodes without principals have made."""
 EVERYBODY: Final = "*"
 """In the place of a principal: the quota of each one that has none of its own."""
-RETRY_MS: Final = 1000
-"""Milliseconds after which to ask again for what a quota has refused."""
 
 
 Counted: TypeAlias = Literal["sessions", "holds", "waits", "cells", "fences", "rate_limits", "bytes"]
@@ -265,7 +264,9 @@ class Principals:
         if used < limit:
             detail = f"the quota of {limit} {what} has room for {limit - used} more, not for {more}"
         facts = {"limit": limit, "used": used}
-        return QuotaExceeded(Reason.QUOTA_EXCEEDED, detail, retry_after_ms=RETRY_MS, facts=facts, quota=what)
+        return QuotaExceeded(
+            Reason.QUOTA_EXCEEDED, detail, retry_after_ms=limits.RETRY_MS, facts=facts, quota=what
+        )
 
     def check_named(
         self, what: Counted, names: Collection[str], said_bytes: int = 0, *, of: str | None = None

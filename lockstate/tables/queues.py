@@ -9,7 +9,7 @@ import heapq
 from collections import OrderedDict
 from collections.abc import Container, Iterator, Mapping
 
-from lockstate.tables.claim_table import Freed
+from lockstate.tables.claim_table import Freed, claims_of_hold
 from lockstate.tables.freezes import freeze_of
 from lockstate.tables.records import (
     CONVERSION,
@@ -24,7 +24,7 @@ from lockstate.tables.records import (
     permits_in,
     precedence,
 )
-from lockstate.tables.state import State, claims_of_hold
+from lockstate.tables.state import State
 from lockstate.words import limits
 from lockstate.words.claims import Claims, semaphore_of
 from lockstate.words.ids import HoldId

@@ -196,7 +196,9 @@ steps."""
 RATE_ROWS_COUNT_MAX = 2_000_000
 """Rows in the logs of all sliding windows: 32 MB in memory, less than 20 MB in a snapshot."""
 
-
+RETRY_MS = 1000
+"""Milliseconds after which to ask again when no lease or delay says it: a table is full, a quota used up, or
+only waiters are in the way."""
 _DOTS = frozenset({".", ".."})
 """The parts of a path that URLs give a meaning of their own."""
 
@@ -281,6 +283,13 @@ def check_made_id(field: str, text: str) -> Refused | None:
     if 0 < len(text) <= ID_CHARS_MAX:
         return None
     return Refused(Reason.INVALID_REQUEST, f"{field}: must be 1 to {ID_CHARS_MAX} characters")
+
+
+def check_count(count: int, count_max: int, what: str) -> Refused | None:
+    """Refuse more of something than the cluster may have."""
+    if count < count_max:
+        return None
+    return Refused(Reason.OVERLOADED, f"the cluster has {count} {what}; no more are allowed", (), 0, RETRY_MS)
 
 
 def check_labels(labels: dict[str, str]) -> Refused | None:

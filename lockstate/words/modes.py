@@ -159,4 +159,4 @@ def _draws_token(old: Mode, new: Mode) -> bool:
 
 
 DRAWING: Final = frozenset((old, new) for old in Mode for new in Mode if _draws_token(old, new))
-"""The changes of mode, from one to another, with which a hold gets a new token: see `Holds.convert`."""
+"""The changes of mode, from one to another, with which a hold gets a new token: see `convert`."""

@@ -9,6 +9,7 @@ import pytest
 
 from cluster.errors import ClusterError, LogDiverged, NoLeader, StateDamaged, StateDiverged
 from cluster.observing.troubles import troubles
+from lockstate.tables.holds import remove_hold
 from lockstate.words import codec
 from lockstate.words.commands.holds import Acquire
 from lockstate.words.results import Granted
@@ -76,7 +77,7 @@ def test_a_node_with_another_state_stops_and_the_others_serve(
     run_s(cluster, 2)
     assert [failure_of(cluster, node_id) for node_id in "abc"] == [None] * 3
     state = cluster[wrong].machine.state
-    state.remove_hold(next(iter(state.holds.values())))
+    remove_hold(state, next(iter(state.holds.values())))
     asks(cluster, clients, *"abc")
     run_s(cluster, STOPS_WITHIN_S)
     failure = failure_of(cluster, wrong)

@@ -255,7 +255,8 @@ async def test_a_release_does_not_read_what_later_rules_wrote(tmp_path: Path, la
 
 STEAL: Final = """
 
-from lockstate.reads.views import holders_of
+from lockstate.reads.holders import holders_of
+from lockstate.rules.holds import ends, waiting
 from lockstate.words.results import EventKind, HoldKind
 
 _acquire = Locks.acquire
@@ -265,7 +266,7 @@ def _acquire_or_steal(self, command, key=None):
     uncommon = command.uncommon
     if uncommon is not None and uncommon.note == "steal" and self._state.rules >= {since}:
         for hold in list(holders_of(self._state, HoldKind.LOCK, command.name)):
-            self._holds.serve(self._holds.end(hold, EventKind.FORCED, "stolen"))
+            waiting.serve(self._effects, ends.end(self._effects, hold, EventKind.FORCED, "stolen"))
     return _acquire(self, command, key)
 
 

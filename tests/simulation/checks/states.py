@@ -8,7 +8,7 @@ from array import array
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from lockstate.invariants import streams_are_right
+from lockstate.invariants.tables import streams_are_right
 from lockstate.machine import LockMachine
 from lockstate.reads import listings
 from lockstate.stored import snapshot

@@ -3,7 +3,7 @@
 import msgspec
 import pytest
 
-from lockstate.rules.holds import LEASE_EXPIRED
+from lockstate.rules.refusals import LEASE_EXPIRED
 from lockstate.words.commands.cells import PutCell
 from lockstate.words.commands.entries import Command, Tick
 from lockstate.words.commands.holds import Acquire, AcquirePermits, Campaign, Convert, Proclaim, Release

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Final
 
-from lockstate.reads.views import queue_of
+from lockstate.reads.holders import queue_of
 from lockstate.rules import hand_overs
 from lockstate.rules.hand_overs import HandOvers
 from lockstate.rules.pleas import Pleas

@@ -2,10 +2,11 @@
 
 from typing import Final
 
-from lockstate.reads import views
-from lockstate.reads.views import holders_of
-from lockstate.rules import holds, values
-from lockstate.rules.holds import Holds
+from lockstate.reads import held
+from lockstate.reads.holders import holders_of
+from lockstate.rules import values
+from lockstate.rules.effects import Effects
+from lockstate.rules.holds import grants, reentry, waiting
 from lockstate.tables.rare import changed
 from lockstate.tables.records import Hold, Ticket, hold_of
 from lockstate.tables.state import State
@@ -29,9 +30,9 @@ def _also_lists(state: State, command: ReleaseByValue | RenewByValue) -> Hold | 
     return next((hold for hold in of_name if hold.details.value == command.value), None)
 
 
-def _take_no_value(of_holds: Holds, hold: Hold, value: str, *, is_secret: bool) -> None:
+def _take_no_value(state: State, hold: Hold, value: str, *, is_secret: bool) -> None:
     """Leave a hold the value that it has."""
-    del of_holds, hold, value, is_secret
+    del state, hold, value, is_secret
 
 
 def _without_value(ticket: Ticket, now_ms: int) -> Hold:
@@ -50,13 +51,13 @@ def _tell_all(record: Hold | Ticket) -> str:
     return "" if isinstance(record, Ticket) else record.details.value
 
 
-def _taken_openly(of_holds: Holds, hold: Hold, value: str, *, is_secret: bool) -> None:
+def _taken_openly(state: State, hold: Hold, value: str, *, is_secret: bool) -> None:
     """Take a value and leave it as secret as the one before was."""
     was_secret = hold.details.is_secret
-    _take_value(of_holds, hold, value, is_secret=is_secret and was_secret)
+    _take_value(state, hold, value, is_secret=is_secret and was_secret)
 
 
-_take_value = Holds._take_value
+_take_value = reentry._take_value
 
 
 def _count_down(state: State, hold: Hold) -> int | None:
@@ -64,19 +65,19 @@ def _count_down(state: State, hold: Hold) -> int | None:
     return _remaining_ms(state, hold) or 0
 
 
-_remaining_ms = views.remaining_ms
+_remaining_ms = held.remaining_ms
 
 
 def _begin_with_an_end(
-    of_holds: Holds, hold: Hold, claims: Claims, waited_ms: int, ticket: int = 0
+    effects: Effects, hold: Hold, claims: Claims, waited_ms: int, ticket: int = 0
 ) -> Granted:
     """Let what has no deadline end after three seconds."""
     if hold.is_endless:
         hold.ttl_ms = 3_000
-    return _begin(of_holds, hold, claims, waited_ms, ticket)
+    return _begin(effects, hold, claims, waited_ms, ticket)
 
 
-_begin = Holds.begin
+_begin = grants.begin
 
 
 HOLD_VALUES: Final = (
@@ -98,42 +99,42 @@ HOLD_VALUES: Final = (
         name="second-value-ignored",
         sentence="A hold keeps its first value when its session acquires it with another one.",
         found_by=("reply", "model-state", "model-events"),
-        apply=replaced(Holds, "_take_value", _take_no_value),
+        apply=replaced(reentry, "_take_value", _take_no_value),
         surroundings=_MARKED,
     ),
     Mutation(
         name="secret-value-is-told",
         sentence="Events and reads tell a secret value.",
         found_by=("read-view", "model-state", "model-events"),
-        apply=replaced(views, "told_value", _tell_all),
+        apply=replaced(held, "told_value", _tell_all),
         surroundings=_MARKED,
     ),
     Mutation(
         name="secret-value-turns-open",
         sentence="A secret value that takes the place of an open one is told to everybody.",
         found_by=("read-view", "model-state", "model-events"),
-        apply=replaced(Holds, "_take_value", _taken_openly),
+        apply=replaced(reentry, "_take_value", _taken_openly),
         surroundings=_MARKED,
     ),
     Mutation(
         name="value-lost-in-the-queue",
         sentence="A hold that was granted after a wait has no value.",
         found_by=("reply", "model-state", "model-events"),
-        apply=replaced(holds, "hold_of", _without_value),
+        apply=replaced(waiting, "hold_of", _without_value),
         surroundings=_MARKED,
     ),
     Mutation(
         name="endless-hold-expires",
         sentence="A hold without a deadline has one after all.",
         found_by=("reply", "model-state", "model-events"),
-        apply=replaced(Holds, "begin", _begin_with_an_end),
+        apply=replaced(grants, "begin", _begin_with_an_end),
         surroundings=_MARKED,
     ),
     Mutation(
         name="endless-hold-says-it-is-over",
         sentence="The holder of a hold without a deadline is told that no time is left.",
         found_by=("reply", "read-view", "model-state", "model-events"),
-        apply=replaced(views, "remaining_ms", _count_down),
+        apply=replaced(held, "remaining_ms", _count_down),
         surroundings=_MARKED,
     ),
 )

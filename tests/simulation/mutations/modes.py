@@ -3,8 +3,8 @@
 from typing import Any, Final
 
 import lockstate.rules.conversions
-import lockstate.rules.holds
-from lockstate.rules.holds import Holds
+from lockstate.rules.effects import Effects
+from lockstate.rules.holds import changes
 from lockstate.tables.claim_table import Freed
 from lockstate.tables.records import Hold
 from lockstate.words.modes import DRAWING, Mode
@@ -30,20 +30,20 @@ def _is_weaker(old: Mode, new: Mode) -> bool:
 _BECOMES_EXCLUSIVE: Final = frozenset((old, new) for old, new in DRAWING if new is Mode.EXCLUSIVE)
 
 
-def _convert_and_renew(holds: Holds, hold: Hold, *rest: Any) -> Freed:
+def _convert_and_renew(effects: Effects, hold: Hold, *rest: Any, ticket: int = 0) -> Freed:
     """Let the lease of a hold begin anew with its new mode."""
     if not hold.is_endless:
-        holds.state.extend(holds.state.lease_of(hold))
-    return _convert(holds, hold, *rest)
+        effects.state.extend(effects.state.lease_of(hold))
+    return _convert(effects, hold, *rest, ticket=ticket)
 
 
-def _convert_and_serve_nobody(holds: Holds, hold: Hold, *rest: Any) -> Freed:
+def _convert_and_serve_nobody(effects: Effects, hold: Hold, *rest: Any, ticket: int = 0) -> Freed:
     """Leave those that the new mode lets in to the next end of something."""
-    _convert(holds, hold, *rest)
+    _convert(effects, hold, *rest, ticket=ticket)
     return []
 
 
-_convert = Holds.convert
+_convert = changes.convert
 
 MODES: Final = (
     Mutation(
@@ -64,21 +64,21 @@ MODES: Final = (
         name="concurrent-write-keeps-token",
         sentence="Only a conversion to exclusive draws a token, not one to concurrent-write.",
         found_by=("token-drawn", "model-state", "model-events", "reply"),
-        apply=replaced(lockstate.rules.holds, "DRAWING", _BECOMES_EXCLUSIVE),
+        apply=replaced(changes, "DRAWING", _BECOMES_EXCLUSIVE),
         surroundings=_CONVERTING,
     ),
     Mutation(
         name="conversion-renews",
         sentence="A hold that gets another mode lives longer than its client was told.",
         found_by=("reply", "model-state", "model-events", "read-view", "lease-late"),
-        apply=replaced(Holds, "convert", _convert_and_renew),
+        apply=replaced(changes, "convert", _convert_and_renew),
         surroundings=_CONVERTING,
     ),
     Mutation(
         name="conversion-lets-nobody-in",
         sentence="Nobody is let in when a hold gets a mode that stands beside what is waited for.",
         found_by=("reply", "model-state", "model-events"),
-        apply=replaced(Holds, "convert", _convert_and_serve_nobody),
+        apply=replaced(changes, "convert", _convert_and_serve_nobody),
         surroundings=_CONVERTING,
     ),
 )

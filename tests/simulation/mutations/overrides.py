@@ -8,13 +8,15 @@ import lockstate.machine
 import lockstate.rules.fences
 import lockstate.rules.forgotten_rates
 from lockstate.catalogue import request_key
-from lockstate.reads.views import holders_of
-from lockstate.rules import cluster_acts, freezes, holds
+from lockstate.reads.holders import holders_of
+from lockstate.rules import cluster_acts, freezes
 from lockstate.rules.effects import Effects
+from lockstate.rules.holds import waiting
 from lockstate.rules.kinded import Kinds
 from lockstate.rules.sessions import Sessions
 from lockstate.tables import queues
 from lockstate.tables.claim_table import Freed
+from lockstate.tables.delays import delays_of, end_delay
 from lockstate.tables.freezes import FrozenPrefixes
 from lockstate.tables.records import Hold, Session, Ticket
 from lockstate.tables.state import State
@@ -57,17 +59,17 @@ _force_close = Sessions.force_close
 def _lift_and_serve_nobody(kinds: Kinds, command: LiftDelay) -> Result:
     """Leave those that wait to the next end of something."""
     state = kinds._state
-    delays = state.delays_of(command.kind, command.name)
+    delays = delays_of(state, command.kind, command.name)
     left_ms = max([delay.expires_at_ms - state.now_ms for delay in delays], default=0)
     for delay in delays:
-        kinds._holds.effects.tell_lifted(delay, command.reason)
-        state.end_delay(delay)
+        kinds._effects.tell_lifted(delay, command.reason)
+        end_delay(state, delay)
     return DelaysLifted(len(delays), max(left_ms, 0))
 
 
 def _can_go_while_frozen(state: State, ticket: Ticket, claims: Claims, *ended: Any) -> bool:
     """Let a ticket pass a freeze that newcomers do not pass."""
-    frozen, state.freezes = state.freezes, FrozenPrefixes()
+    frozen, state.freezes = state.freezes, FrozenPrefixes(state.deadlines, state.ledger)
     try:
         return _can_go(state, ticket, claims, *ended)
     finally:
@@ -184,7 +186,7 @@ OVERRIDES: Final = (
         name="waiter-passes-a-freeze",
         sentence="A waiter is granted what it waits for while that is frozen.",
         found_by=("model-events", "model-state", "reply"),
-        apply=replaced(holds, "can_go", _can_go_while_frozen),
+        apply=replaced(waiting, "can_go", _can_go_while_frozen),
         surroundings=_OPERATED,
     ),
     Mutation(

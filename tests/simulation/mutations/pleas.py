@@ -2,10 +2,11 @@
 
 from typing import Final
 
-from lockstate.reads.views import holders_of, waiter_view
+from lockstate.reads.held import waiter_view
+from lockstate.reads.holders import holders_of
 from lockstate.rules import semaphores
 from lockstate.rules.effects import Effects
-from lockstate.rules.holds import Holds
+from lockstate.rules.holds import grants
 from lockstate.rules.pleas import Pleas
 from lockstate.rules.sessions import Sessions
 from lockstate.rules.waits import Waits
@@ -142,12 +143,14 @@ def _tell_no_reason(effects: Effects, ticket: Ticket, why: Left) -> None:
 _tell_left = Effects.tell_left
 
 
-def _begin_for_another(holds: Holds, hold: Hold, claims: Claims, waited_ms: int, ticket: int = 0) -> Granted:
+def _begin_for_another(
+    effects: Effects, hold: Hold, claims: Claims, waited_ms: int, ticket: int = 0
+) -> Granted:
     """Give the wait that ends the number of the newest one."""
-    return _begin(holds, hold, claims, waited_ms, ticket and holds.state.next_order - 1)
+    return _begin(effects, hold, claims, waited_ms, ticket and effects.state.next_order - 1)
 
 
-_begin = Holds.begin
+_begin = grants.begin
 
 
 def _any_limit(semaphore: Semaphore, command: AcquirePermits) -> Refused | None:
@@ -247,7 +250,7 @@ PLEAS: Final = (
         name="grant-of-another-ticket",
         sentence="A grant names the wrong wait.",
         found_by=("queue-told", "model-events"),
-        apply=replaced(Holds, "begin", _begin_for_another),
+        apply=replaced(grants, "begin", _begin_for_another),
         surroundings=_ASKED,
     ),
     Mutation(

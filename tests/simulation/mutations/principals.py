@@ -2,8 +2,9 @@
 
 from typing import Any, Final
 
-from lockstate.rules.holds import Holds
+from lockstate.rules.holds import ends
 from lockstate.rules.on_behalf import OnBehalfOf
+from lockstate.tables import delays
 from lockstate.tables.namespaces import Namespaces
 from lockstate.tables.principals import Principals
 from lockstate.tables.records import Delay, Hold, Ticket
@@ -44,10 +45,10 @@ def _waits_are_nobodys(principals: Principals, record: Hold | Ticket) -> str:
 _of = Principals.of
 
 
-def _disown_all(of_holds: Holds, record: Hold | Ticket) -> None:
+def _disown_all(state: State, record: Hold | Ticket) -> None:
     """Take a change that was not to be for the hold."""
     if not record.session_id:
-        of_holds.state.principals.drop(record.changes if isinstance(record, Ticket) else record.hold_id)
+        state.principals.drop(record.changes if isinstance(record, Ticket) else record.hold_id)
 
 
 def _share_of_own(principals: Principals, key: bytes, had: int | None, has: int) -> tuple[int, int]:
@@ -93,7 +94,7 @@ PRINCIPALS: Final = (
         name="a-change-that-ends-disowns",
         sentence="A hold belongs to nobody after a wait for a change of it ended.",
         found_by=("reply", "model-state", "model-events"),
-        apply=replaced(Holds, "_disown", _disown_all),
+        apply=replaced(ends, "_disown", _disown_all),
         surroundings=_MANY,
     ),
     Mutation(
@@ -121,7 +122,7 @@ PRINCIPALS: Final = (
         name="delays-cost-nothing",
         sentence="A lock-delay counts in no quota.",
         found_by=("reply", "model-state", "model-events"),
-        apply=replaced(State, "_count_delay", _count_no_delay),
+        apply=replaced(delays, "_count_delay", _count_no_delay),
         surroundings=_MANY,
     ),
     Mutation(

@@ -5,7 +5,7 @@ from typing import Any, Final
 
 import lockstate.rules.locks
 import lockstate.stored.snapshot
-import lockstate.tables.state
+import lockstate.tables.tickets
 from lockstate.tables.rare import changed
 from lockstate.tables.records import Ticket
 from lockstate.words.ids import HoldId
@@ -63,7 +63,7 @@ PRIORITIES: Final = (
         name="priority-not-for-permits",
         sentence="The queue of a semaphore is in order of arrival, whatever the priorities.",
         found_by=("first-come", "model-events", "model-state", "reply", "read-view"),
-        apply=replaced(lockstate.tables.state, "stand_in", _at_the_end),
+        apply=replaced(lockstate.tables.tickets, "stand_in", _at_the_end),
         surroundings=_VARIED,
     ),
     Mutation(

@@ -3,8 +3,9 @@
 from collections.abc import Iterator
 from typing import Final
 
-from lockstate.rules.holds import Holds
-from lockstate.tables import queues
+from lockstate.rules.effects import Effects
+from lockstate.rules.holds import changes, grants, waiting
+from lockstate.tables import holds, queues
 from lockstate.tables.claim_table import Freed
 from lockstate.tables.records import Hold, Semaphore, Ticket, permits_in
 from lockstate.tables.state import State
@@ -51,41 +52,41 @@ def _lock_suffices(state: State, ticket: Ticket) -> bool:
     return True
 
 
-def _leave_those_behind(holds: Holds, ticket: Ticket, claims: tuple[tuple[str, int], ...]) -> Freed:
+def _leave_those_behind(effects: Effects, ticket: Ticket, claims: tuple[tuple[str, int], ...]) -> Freed:
     """Look at nobody that stood behind one that goes."""
-    _let_several_through(holds, ticket, claims)
+    _let_several_through(effects, ticket, claims)
     return []
 
 
-_let_several_through = Holds._let_several_through
+_let_several_through = waiting._let_several_through
 
 
 def _take_none(
-    holds: Holds, by: Hold | Ticket, wanted: tuple[WantedRate, ...], wait_ms: int
+    state: State, by: Hold | Ticket, wanted: tuple[WantedRate, ...], wait_ms: int
 ) -> tuple[int, tuple[RateUsed, ...]] | Refused:
     """Grant without a place of any rate limit."""
     del by, wait_ms
-    return holds.state.now_ms, tuple([RateUsed(one.name, one.limit, 0) for one in wanted])
+    return state.now_ms, tuple([RateUsed(one.name, one.limit, 0) for one in wanted])
 
 
-def _keep_permits(state: State, record: Hold | Ticket) -> Freed:
+def _keep_permits(state: State, hold: Hold) -> Freed:
     """Forget to look at who waits for the permits that come back with a hold of several kinds."""
-    freed = _remove_permits(state, record)
-    return [] if record.is_of_kinds else freed
+    freed = _give_back_permits(state, hold)
+    return [] if hold.is_of_kinds else freed
 
 
-_remove_permits = State._remove_permits
+_give_back_permits = holds._give_back_permits
 
 
 def _give_up_for_nobody(
-    holds: Holds, hold: Hold, gone: tuple[Wanted, ...], kept: tuple[Wanted, ...]
+    effects: Effects, hold: Hold, gone: tuple[Wanted, ...], kept: tuple[Wanted, ...]
 ) -> Freed:
     """Take a part of several locks back, and let nobody have it that waits for it."""
-    _give_up(holds, hold, gone, kept)
+    _give_up(effects, hold, gone, kept)
     return []
 
 
-_give_up = Holds.give_up
+_give_up = changes.give_up
 
 SEVERAL: Final = (
     Mutation(
@@ -113,28 +114,28 @@ SEVERAL: Final = (
         name="nobody-follows-several",
         sentence="Waiters behind a ticket of several kinds are not looked at when it is granted.",
         found_by=("reply", "model-state", "model-events"),
-        apply=replaced(Holds, "_let_several_through", _leave_those_behind),
+        apply=replaced(waiting, "_let_several_through", _leave_those_behind),
         surroundings=_ASKED,
     ),
     Mutation(
         name="permits-of-several-free-nobody",
         sentence="The permits of a hold of several kinds come back, and no waiter gets them.",
         found_by=("reply", "model-state", "model-events"),
-        apply=replaced(State, "_remove_permits", _keep_permits),
+        apply=replaced(holds, "_give_back_permits", _keep_permits),
         surroundings=_ASKED,
     ),
     Mutation(
         name="several-without-rates",
         sentence="Several kinds are granted, and nothing is taken from the rate limits among them.",
         found_by=("reply", "model-state", "model-events"),
-        apply=replaced(Holds, "take_rates", _take_none),
+        apply=replaced(grants, "take_rates", _take_none),
         surroundings=_ASKED,
     ),
     Mutation(
         name="part-given-back-frees-nobody",
         sentence="Waiters do not get the one of several locks that is given back.",
         found_by=("reply", "model-state", "model-events"),
-        apply=replaced(Holds, "give_up", _give_up_for_nobody),
+        apply=replaced(changes, "give_up", _give_up_for_nobody),
         surroundings=_IN_PARTS,
     ),
 )

@@ -55,7 +55,7 @@ def _forget_requests(state: State) -> None:
 
 
 def _forget_freezes(state: State) -> None:
-    state.freezes = FrozenPrefixes()
+    state.freezes = FrozenPrefixes(state.deadlines, state.ledger)
 
 
 def _forget_bounds(state: State) -> None:

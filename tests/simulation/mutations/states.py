@@ -6,13 +6,14 @@ from typing import Any, Final
 from unittest import mock
 
 import cluster.commands.clock
-import lockstate.rules.holds
 from lockstate import machine
 from lockstate.machine import LockMachine
+from lockstate.rules.holds import ends, grants, waiting
 from lockstate.rules.sessions import Sessions
 from lockstate.rules.waits import Waits
 from lockstate.tables import queues
 from lockstate.tables.claim_table import Freed
+from lockstate.tables.holds import add_hold
 from lockstate.tables.records import Hold, Session, Ticket
 from lockstate.tables.requests import RequestMemory
 from lockstate.tables.state import State
@@ -99,7 +100,7 @@ def _is_never_tried_again(_result: Result) -> bool:
     return False
 
 
-_renew, _end, _add_hold = Sessions.renew, Sessions.end, State.add_hold
+_renew, _end = Sessions.renew, Sessions.end
 _can_go, _candidates = queues.can_go, queues.candidates
 
 
@@ -142,15 +143,11 @@ def _keep_nothing(_state: State, *_what: object) -> None:
 
 def _end_alone(sessions: Sessions, session: Session, kind: EventKind, reason: str = "") -> tuple[str, ...]:
     """End a session, and serve nobody of those who waited for its holds."""
-    holds = sessions._holds
-    vars(holds)["serve"] = _serve_nobody
-    try:
+    with mock.patch.object(waiting, "serve", _serve_nobody):
         return _end(sessions, session, kind, reason)
-    finally:
-        del vars(holds)["serve"]
 
 
-def _serve_nobody(_freed: object) -> None:
+def _serve_nobody(_effects: object, _freed: object) -> None:
     """Let everybody wait."""
 
 
@@ -183,7 +180,7 @@ def _add_hold_with_old_token(state: State, hold: Hold, claims: Claims, *rest: An
     """Give every tenth token a second time."""
     if hold.token % 10 == 0:
         hold.token -= 1
-    return _add_hold(state, hold, claims, *rest)
+    return add_hold(state, hold, claims, *rest)
 
 
 _prune = RequestMemory.prune
@@ -241,8 +238,8 @@ STATES: Final = (
         sentence="The last waiter of a queue is served first.",
         found_by=("first-come", "model-events", "model-state", "reply"),
         apply=together(
-            replaced(lockstate.rules.holds, "candidates", _candidates_all),
-            replaced(lockstate.rules.holds, "can_go", can_overtake),
+            replaced(waiting, "candidates", _candidates_all),
+            replaced(waiting, "can_go", can_overtake),
         ),
         surroundings=CONTENDED,
     ),
@@ -271,7 +268,7 @@ STATES: Final = (
         name="token-given-twice",
         sentence="Every tenth hold gets the token of the one before.",
         found_by=("token-drawn", "tokens-once", "model-events"),
-        apply=replaced(State, "add_hold", _add_hold_with_old_token),
+        apply=replaced(grants, "add_hold", _add_hold_with_old_token),
         surroundings=CONTENDED,
     ),
     Mutation(
@@ -286,7 +283,7 @@ STATES: Final = (
         sentence="After an expiry the next holder is let in at once, although a delay was asked for.",
         found_by=("delay-kept", "model-state"),
         apply=together(
-            replaced(State, "set_delay", _keep_nothing), replaced(State, "withhold_permits", _keep_nothing)
+            replaced(ends, "set_delay", _keep_nothing), replaced(ends, "withhold_permits", _keep_nothing)
         ),
         surroundings=CONTENDED,
     ),

@@ -3,13 +3,14 @@
 from collections.abc import Iterator
 from typing import Final
 
-import lockstate.rules.holds
 from lockstate.reads import views
+from lockstate.rules.holds import changes, ends, grants, reentry
 from lockstate.tables import blockers
+from lockstate.tables.delays import set_delay
 from lockstate.tables.records import Hold
 from lockstate.tables.state import State
 from lockstate.words.modes import Scope
-from tests.simulation.mutations.mutation import Mutation, Surroundings, replaced
+from tests.simulation.mutations.mutation import Mutation, Surroundings, replaced, together
 
 _TREE: Final = Surroundings(
     minutes=2,
@@ -19,10 +20,7 @@ _TREE: Final = Surroundings(
 
 def _set_delay_of_the_name(state: State, name: str, _scope: Scope, delay_ms: int, principal: str) -> None:
     """Forget that a delay covers a subtree."""
-    _set_delay(state, name, Scope.NODE, delay_ms, principal)
-
-
-_set_delay = State.set_delay
+    set_delay(state, name, Scope.NODE, delay_ms, principal)
 
 
 def _holds_of_the_name(state: State, name: str) -> Iterator[tuple[str, Hold]]:
@@ -43,7 +41,7 @@ SUBTREES: Final = (
         name="delay-of-a-subtree-covers-its-name",
         sentence="The delay that a subtree leaves keeps nobody from the names in it.",
         found_by=("reply", "model-state", "model-events", "delay-kept"),
-        apply=replaced(State, "set_delay", _set_delay_of_the_name),
+        apply=replaced(ends, "set_delay", _set_delay_of_the_name),
         surroundings=_TREE,
     ),
     Mutation(
@@ -57,7 +55,9 @@ SUBTREES: Final = (
         name="delay-of-a-namespace-not-kept",
         sentence="Holds in a namespace have a shorter lock-delay than it allows.",
         found_by=("reply", "model-state", "model-events", "delay-kept"),
-        apply=replaced(lockstate.rules.holds, "delay_of", _delay_as_asked),
+        apply=together(
+            *[replaced(module, "delay_of", _delay_as_asked) for module in (grants, changes, reentry)]
+        ),
         surroundings=_TREE,
     ),
 )

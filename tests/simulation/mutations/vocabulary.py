@@ -11,18 +11,21 @@ import lockstate.rules.elections
 import lockstate.rules.fences
 import lockstate.rules.locks
 from cluster.commands.abandoned_waits import AbandonedWaits
-from lockstate.rules import deadlocks
-from lockstate.rules.holds import Holds
+from lockstate.rules import deadlocks, hand_overs
+from lockstate.rules.effects import Effects
+from lockstate.rules.holds import changes, ends, reentry, waiting
 from lockstate.rules.locks import Locks
 from lockstate.rules.semaphores import Semaphores
 from lockstate.rules.sessions import Sessions
 from lockstate.rules.waits import Waits
 from lockstate.tables.claim_table import ClaimTable, Freed
+from lockstate.tables.holds import claim_more, reclaim
 from lockstate.tables.owners import shown_owner
 from lockstate.tables.queues import is_free
 from lockstate.tables.rate_algorithms import FixedWindow, Gcra, SlidingWindow
 from lockstate.tables.records import Hold, RequestKey, Ticket, each_lock
 from lockstate.tables.state import State
+from lockstate.tables.tickets import add_ticket, remove_ticket
 from lockstate.tables.wait_graph import Cycle
 from lockstate.words.claims import Claims, claims_of, shown_name
 from lockstate.words.commands.entries import Cancel
@@ -86,39 +89,39 @@ def _resize_and_take(semaphores: Semaphores, command: ResizeSemaphore) -> Result
     semaphore = semaphores._state.semaphores.get(command.name)
     while semaphore is not None and semaphore.holders and semaphore.used > semaphore.limit:
         last = list(semaphore.holders.values())[-1]
-        semaphores._holds.serve(semaphores._holds.end(last, EventKind.FORCED))
+        waiting.serve(semaphores._effects, ends.end(semaphores._effects, last, EventKind.FORCED))
     return result
 
 
-def _convert_with_old_token(  # noqa: PLR0917 - all that the original takes
-    holds: Holds, hold: Hold, mode: Mode, locks: tuple[Wanted, ...], claims: Claims, ticket: int = 0
+def _convert_with_old_token(
+    effects: Effects, hold: Hold, mode: Mode, locks: tuple[Wanted, ...], claims: Claims, *, ticket: int = 0
 ) -> Freed:
     """Let an exclusive hold have the token of the shared one that it was."""
-    freed = holds.state.reclaim(hold, claims, hold.token)
+    freed = reclaim(effects.state, hold, claims, hold.token)
     hold.mode, hold.locks = mode, locks
-    holds.effects.tell(EventKind.CONVERTED, hold, holds.state.now_ms - hold.since_ms, ticket=ticket)
+    effects.tell(EventKind.CONVERTED, hold, effects.state.now_ms - hold.since_ms, ticket=ticket)
     return freed
 
 
 def _add_with_old_token(
-    holds: Holds, hold: Hold, more: tuple[Wanted, ...], waited_ms: int = 0, ticket: int = 0
+    effects: Effects, hold: Hold, more: tuple[Wanted, ...], waited_ms: int = 0, ticket: int = 0
 ) -> None:
     """Let a hold keep the token that is lower than that of whoever had before what is added."""
     locks = (*each_lock(hold), *more)
-    state = holds.state
-    state.claim_more(hold, claims_of("", hold.mode, hold.scope, locks), hold.token)
+    state = effects.state
+    claim_more(state, hold, claims_of("", hold.mode, hold.scope, locks), hold.token)
     state.ledger.change(hold)
     hold.name, hold.locks = "", locks
-    holds.effects.tell(EventKind.GRANTED, hold, waited_ms, locks=more, ticket=ticket)
+    effects.tell(EventKind.GRANTED, hold, waited_ms, locks=more, ticket=ticket)
 
 
 def _release_all(locks: Locks, hold: Hold, _names: tuple[str, ...], _depth: int) -> Result:
     """End the whole hold."""
-    locks._holds.serve(locks._holds.end(hold, EventKind.RELEASED))
+    waiting.serve(locks._effects, ends.end(locks._effects, hold, EventKind.RELEASED))
     return Released()
 
 
-def _share_nothing(_holds: Holds, _hold: Hold, _claims: Claims) -> None:
+def _share_nothing(_effects: Effects, _hold: Hold, _claims: Claims) -> None:
     """Let a session wait for what it has."""
 
 
@@ -140,11 +143,8 @@ def _cancel_with_hold(waits: Waits, command: Cancel) -> Result:
     hold = waits._state.holds.get(ticket.changes) if ticket is not None else None
     result = _cancel(waits, command)
     if hold is not None and hold.hold_id in waits._state.holds:
-        waits._holds.serve(waits._holds.end(hold, EventKind.RELEASED))
+        waiting.serve(waits._effects, ends.end(waits._effects, hold, EventKind.RELEASED))
     return result
-
-
-_add_ticket, _remove_ticket = State.add_ticket, State.remove_ticket
 
 
 def _without_last(claims: Claims) -> Claims:
@@ -153,11 +153,11 @@ def _without_last(claims: Claims) -> Claims:
 
 
 def _enter_all_queues_but_one(state: State, ticket: Ticket, claims: Claims) -> None:
-    _add_ticket(state, ticket, _without_last(claims))
+    add_ticket(state, ticket, _without_last(claims))
 
 
 def _leave_all_queues_but_one(state: State, ticket: Ticket, claims: Claims) -> Freed:
-    return _remove_ticket(state, ticket, _without_last(claims))
+    return remove_ticket(state, ticket, _without_last(claims))
 
 
 _find = deadlocks.find
@@ -222,6 +222,9 @@ def _leak_twice(limiter: Gcra, at_ms: int, limit: int, cost: int) -> None:
     _gcra_admit(limiter, at_ms, 2 * limit, cost)
 
 
+_LETTING_GO: Final = (waiting, ends, reentry, hand_overs)
+"""The rules by which tickets leave their queues."""
+
 VOCABULARY: Final = (
     Mutation(
         name="conversion-ignores-holders",
@@ -234,7 +237,7 @@ VOCABULARY: Final = (
         name="conversion-keeps-token",
         sentence="A hold that becomes exclusive keeps its token.",
         found_by=("token-drawn", "tokens-once"),
-        apply=replaced(Holds, "convert", _convert_with_old_token),
+        apply=replaced(changes, "convert", _convert_with_old_token),
         surroundings=_VARIED,
     ),
     Mutation(
@@ -248,7 +251,7 @@ VOCABULARY: Final = (
         name="addition-keeps-token",
         sentence="A hold that gets more locks keeps its token.",
         found_by=("token-drawn", "tokens-once", "model-events", "reply"),
-        apply=replaced(Holds, "add", _add_with_old_token),
+        apply=replaced(changes, "add", _add_with_old_token),
         surroundings=_VARIED,
     ),
     Mutation(
@@ -269,7 +272,7 @@ VOCABULARY: Final = (
         name="waits-not-shared",
         sentence="A session that asked twice for the same waits for what it has already.",
         found_by=("model-state", "model-events", "reply", "equal-digest"),
-        apply=replaced(Holds, "share", _share_nothing),
+        apply=replaced(reentry, "share", _share_nothing),
         surroundings=_VARIED,
     ),
     Mutation(
@@ -321,8 +324,8 @@ VOCABULARY: Final = (
         sentence="A waiter for several locks stands in all their queues but the last.",
         found_by=("model-events", "model-state", "reply", "read-view", "first-come"),
         apply=together(
-            replaced(State, "add_ticket", _enter_all_queues_but_one),
-            replaced(State, "remove_ticket", _leave_all_queues_but_one),
+            replaced(waiting, "add_ticket", _enter_all_queues_but_one),
+            *[replaced(module, "remove_ticket", _leave_all_queues_but_one) for module in _LETTING_GO],
         ),
         surroundings=_VARIED,
     ),

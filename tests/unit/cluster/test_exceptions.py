@@ -40,7 +40,11 @@ CODE = (
     "cluster/storage/segment_writer.py",
     "lockstate/machine.py",
     "lockstate/tables/state.py",
-    "lockstate/rules/holds.py",
+    "lockstate/tables/holds.py",
+    "lockstate/tables/tickets.py",
+    "lockstate/rules/holds/ends.py",
+    "lockstate/rules/holds/grants.py",
+    "lockstate/rules/holds/waiting.py",
     "lockstate/rules/sessions.py",
     "lockstate/tables/requests.py",
 )

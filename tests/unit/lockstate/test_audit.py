@@ -3,7 +3,7 @@
 import pytest
 
 from lockstate.machine import LockMachine
-from lockstate.reads.views import ENDINGS_SEARCHED_MAX
+from lockstate.reads.history import ENDINGS_SEARCHED_MAX
 from lockstate.stored import snapshot
 from lockstate.words import limits
 from lockstate.words.commands.holds import Acquire, Proclaim, Release

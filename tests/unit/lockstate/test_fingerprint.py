@@ -12,6 +12,7 @@ from lockstate.rules import rates
 from lockstate.stored import snapshot
 from lockstate.tables import fingerprint, marks
 from lockstate.tables.deadlines import Deadlines, Timed
+from lockstate.tables.holds import remove_hold
 from lockstate.tables.state import State
 from lockstate.words import limits
 from lockstate.words.commands.entries import Batch, Entry
@@ -190,7 +191,7 @@ def test_a_planted_difference_shows_when_the_record_goes() -> None:
     assert (sound.is_sound, damaged.is_sound) == (True, False)
     assert damaged.fingerprint == sound.fingerprint, "nothing was recomputed yet"
     for machine in (sound, damaged):
-        machine.state.remove_hold(machine.state.holds[HoldId("h2")])
+        remove_hold(machine.state, machine.state.holds[HoldId("h2")])
     assert damaged.fingerprint != sound.fingerprint
 
 

@@ -5,6 +5,7 @@ import pytest
 
 from lockstate.reads import listings
 from lockstate.reads.listings import Whose
+from lockstate.tables.delays import set_delay
 from lockstate.words import limits
 from lockstate.words.claims import record_name
 from lockstate.words.commands.entries import OnBehalf
@@ -179,7 +180,7 @@ def test_semaphores_elections_and_fences_are_listed_by_name() -> None:
 def test_an_election_that_is_only_wanted_has_no_leader_in_the_list() -> None:
     """After a force or an expiry with a delay there may be candidates and no leader."""
     driver = _driver()
-    driver.machine.state.set_delay(record_name(HoldKind.ELECTION, "later"), Scope.NODE, 5000, "")
+    set_delay(driver.machine.state, record_name(HoldKind.ELECTION, "later"), Scope.NODE, 5000, "")
     driver.campaign("later", "one", wait_ms=1000, at_ms=400)
     rows, _ = listings.elections(driver.machine.state, "l", "", 100)
     assert [(row.name, row.leader, row.queue_length) for row in rows] == [("later", None, 1)]

@@ -3,7 +3,7 @@
 import msgspec
 import pytest
 
-from lockstate.rules.holds import LEASE_EXPIRED
+from lockstate.rules.refusals import LEASE_EXPIRED
 from lockstate.words import limits
 from lockstate.words.cell_operations import LockCompare, Operation
 from lockstate.words.commands.admin import SetNamespace, SetQuota

@@ -5,6 +5,7 @@ import pytest
 from lockstate.machine import LockMachine
 from lockstate.reads import listings
 from lockstate.stored import snapshot
+from lockstate.tables.delays import set_delay
 from lockstate.tables.owners import session_name
 from lockstate.words import limits
 from lockstate.words.commands.entries import Command
@@ -72,7 +73,7 @@ def test_delays_of_both_scopes_are_lifted_in_order(driver: MachineDriver) -> Non
     driver.granted("b", scope=SUBTREE)
     driver.force("b", 2000)
     state = driver.machine.state
-    state.set_delay("b", Scope.NODE, 1000, "")
+    set_delay(state, "b", Scope.NODE, 1000, "")
     assert driver.run(LiftDelay("b/c", "x")) == DelaysLifted(0, 0)
     assert driver.run(LiftDelay("b", "x")) == DelaysLifted(2, 2000)
     assert [event.scope for event in driver.events] == [Scope.SUBTREE, Scope.NODE]

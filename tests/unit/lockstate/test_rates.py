@@ -3,7 +3,7 @@
 import msgspec
 import pytest
 
-from lockstate.invariants import places_are_to_come
+from lockstate.invariants.tables import places_are_to_come
 from lockstate.machine import LockMachine
 from lockstate.rules import rates
 from lockstate.stored import snapshot

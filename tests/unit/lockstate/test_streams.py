@@ -274,7 +274,7 @@ def test_runs_are_forgotten_as_they_are_seen(
         if is_read:
             assert driver.machine.is_sound
     driver.unread(7, acked=acked)
-    invariants.streams_are_right(driver.machine.state)
+    invariants.tables.streams_are_right(driver.machine.state)
     assert driver.view.kept_count == len(left)
     assert kept_numbers(driver) == left
     assert driver.machine.is_sound

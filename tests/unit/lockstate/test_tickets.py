@@ -2,7 +2,7 @@
 
 import pytest
 
-from lockstate.reads import views
+from lockstate.reads import places
 from lockstate.words.commands.entries import Entry
 from lockstate.words.events import EventKind
 from tests.unit.lockstate.cell_driver import CellDriver
@@ -33,7 +33,7 @@ def number(driver: MachineDriver) -> int:
 
 def test_a_wait_whose_time_is_over_says_where_it_stood(monkeypatch: pytest.MonkeyPatch) -> None:
     """The end of a wait tells its place and how long it took; in a very long queue, no place."""
-    monkeypatch.setattr(views, "POSITION_QUEUE_MAX", 3)
+    monkeypatch.setattr(places, "POSITION_QUEUE_MAX", 3)
     driver = MachineDriver()
     driver.granted("a", ttl_ms=60_000)
     driver.queued("a", wait_ms=5000)
