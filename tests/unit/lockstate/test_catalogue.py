@@ -27,3 +27,11 @@ def test_a_row_says_of_a_command_what_its_class_says(row: Row) -> None:
     assert (row.command in get_args(MayBeCancelled)) == ("attempt_id" in row.new_in_each_attempt)
     assert (row.request_scope is not None) == ("request_id" in fields)
     assert set(row.new_in_each_attempt) <= set(fields)
+
+
+@EACH
+def test_what_operators_do_lies_by_its_right(row: Row) -> None:
+    """The files `overrides.py` and `admin.py` have the commands of a right, all of them and no others."""
+    files = {"force": "overrides", "admin": "admin"}
+    file = row.command.__module__.rpartition(".")[2]
+    assert files.get(row.right or "") == (file if file in files.values() else None)
