@@ -4,6 +4,7 @@ import itertools
 import os
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,23 @@ FILES = ("pyproject.toml", "node/pyproject.toml", "node/hatch_build.py", "holdfa
 PYTHON = """\
 #!/bin/sh
 [ "$3" = --version ] || echo "pip $*" >>"$(dirname "$0")/../asked"
+"""
+WITH_WHAT_A_NODE_HAS = """\
+import sys
+from importlib.metadata import packages_distributions
+from pathlib import Path
+
+from packaging.utils import canonicalize_name
+from scripts.lib import pinned
+
+has = {one.name for one in pinned.read(Path("requirements/node.txt"))} | {"holdfast-locks", "holdfast-node"}
+for module, packages in packages_distributions().items():
+    if has.isdisjoint(map(canonicalize_name, packages)):
+        sys.modules[module] = None
+
+from lab.bench import command
+
+command.main(["peers", "--help"])
 """
 
 
@@ -53,6 +71,14 @@ def test_a_script_installs_what_it_needs(checkout: Path) -> None:
         assert asked_for(checkout, has) == ["build", has, ".", "node"]
         assert asked_for(checkout, "node") == asked_for(checkout, has) == []
     assert asked_for(checkout) == []
+
+
+def test_benchmarks_run_with_what_a_node_has() -> None:
+    """So `scripts/bench peers --help` installs no packages of tests before it answers."""
+    told = subprocess.run(
+        [sys.executable, "-c", WITH_WHAT_A_NODE_HAS], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    assert told.stdout.startswith("usage: scripts/bench peers "), told.stderr
 
 
 def test_documentation_is_built_without_anything_of_ours(checkout: Path) -> None:
