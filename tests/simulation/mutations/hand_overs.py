@@ -14,11 +14,25 @@ from lockstate.words.commands.holds import HandOver
 from lockstate.words.kinds import HoldKind
 from lockstate.words.refusals import Refused
 from lockstate.words.wanted import Wanted
-from tests.simulation.mutations.mutation import OPERATED, Mutation, Surroundings, replaced
+from tests.simulation.mutations.mutation import (
+    OPERATED,
+    Mutation,
+    Surroundings,
+    many_snapshots,
+    replaced,
+    together,
+)
+from tests.simulation.workload import client_commands
 
 _HANDED_OVER: Final = Surroundings(
     client_settings={**OPERATED, "vocabulary_share": 0.95, "hand_overs_share": 0.2}
 )
+_FROZEN: Final = Surroundings(
+    minutes=6.0,
+    client_settings={**OPERATED, "vocabulary_share": 0.95, "hand_overs_share": 0.4},
+    around=together(many_snapshots, replaced(client_commands, "THAW_CHANCE", 0.05)),
+)
+"""Freezes mostly last as long as they may: few locks are handed over while one is there."""
 
 
 def _first_in_line(of: HandOvers, command: HandOver, giver: Hold, lock: Wanted) -> Ticket | Hold | Refused:
@@ -63,6 +77,6 @@ HAND_OVERS: Final = (
         sentence="A lock can be handed over while it is frozen.",
         found_by=("reply", "model-state", "model-events", "read-view"),
         apply=replaced(hand_overs, "frozen", _never_frozen),
-        surroundings=_HANDED_OVER,
+        surroundings=_FROZEN,
     ),
 )
