@@ -13,6 +13,7 @@ from scripts.lib.ports import PortsBusyError
 from scripts.local_cluster import ClusterFailure, LocalCluster
 
 DEFAULT_BASE_PORT = 7700
+DEFAULT_NODES = 3
 NODES_MAX = 9
 LUA = ".venv/bin/pip install 'holdfast-node[redis-lua]'"
 
@@ -38,7 +39,7 @@ def build_parser() -> argparse.ArgumentParser:
 
     up = commands.add_parser("up", help="start a cluster, new or stopped, and wait until it answers")
     up.add_argument(
-        "--nodes", type=int, default=3, metavar="N", help="how many nodes a new cluster has (default: 3)"
+        "--nodes", type=int, metavar="N", help=f"how many nodes a new cluster has (default: {DEFAULT_NODES})"
     )
     up.add_argument(
         "--base-port",
@@ -79,6 +80,12 @@ def build_parser() -> argparse.ArgumentParser:
 def _check_made_with(arguments: argparse.Namespace) -> None:
     """Raise ClusterFailure for what only a new cluster can have, and the one that is there has not."""
     document = cluster_file.read(arguments.dir)
+    count = len(document["nodes"])
+    if arguments.nodes not in (None, count):
+        raise ClusterFailure(
+            f"--nodes {arguments.nodes}: the cluster in {arguments.dir} has {count}; take another --dir for a"
+            " new one, or leave --nodes out"
+        )
     for flag, is_asked, is_there in (
         ("--tls", arguments.tls, cluster_file.has_tls(document)),
         ("--peer-tls", arguments.peer_tls, cluster_file.has_peer_tls(arguments.dir)),
@@ -93,13 +100,14 @@ def _check_made_with(arguments: argparse.Namespace) -> None:
 
 def _up(arguments: argparse.Namespace) -> int:
     """Start the cluster and print where it is."""
-    if not 1 <= arguments.nodes <= NODES_MAX:
-        raise ClusterFailure(f"--nodes {arguments.nodes}: must be 1 to {NODES_MAX}")
+    nodes = DEFAULT_NODES if arguments.nodes is None else arguments.nodes
+    if not 1 <= nodes <= NODES_MAX:
+        raise ClusterFailure(f"--nodes {nodes}: must be 1 to {NODES_MAX}")
     if (arguments.dir / cluster_file.FILE).exists():
         _check_made_with(arguments)
     cluster = LocalCluster.up(
         arguments.dir,
-        nodes=arguments.nodes,
+        nodes=nodes,
         base_port=arguments.base_port,
         tls=arguments.tls,
         peer_tls=arguments.peer_tls,

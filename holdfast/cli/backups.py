@@ -89,7 +89,7 @@ async def _save_often(client: Inspector, arguments: argparse.Namespace) -> int:
             info = await client.admin.backup(saving)
             path = directory / _name(info)
             saving.rename(path)
-            _rotate(directory, arguments.keep or KEEP)
+            _rotate(directory, path, arguments.keep or KEEP)
             print_one(info, [f"saved {path}: {_summary(info)}"], arguments.output)
             sys.stdout.flush()
         except (LockError, OSError) as error:
@@ -107,10 +107,15 @@ def _name(info: BackupInfo) -> str:
     return f"holdfast-{at}-r{info.revision}.backup"
 
 
-def _rotate(directory: Path, keep: int) -> None:
-    """Remove all but the newest files of this command, whose names begin with their time."""
-    found = sorted(path for path in directory.iterdir() if _NAME.fullmatch(path.name))
-    for path in found[:-keep]:
+def _rotate(directory: Path, saved: Path, keep: int) -> None:
+    """Remove all but the newest files of this command, of which `saved` is the last.
+
+    Their names do not tell which are new: each has the time of the node that wrote it, whose clock may be
+    wrong.
+    """
+    found = [path for path in directory.iterdir() if _NAME.fullmatch(path.name) and path != saved]
+    found.sort(key=lambda path: path.stat().st_mtime_ns)
+    for path in [*found, saved][:-keep]:
         path.unlink()
 
 

@@ -58,10 +58,11 @@ async def _status(client: Inspector, arguments: argparse.Namespace) -> int:
     if not answers:
         return _say_why_none_answers(failures)
     seen = Seen.of(answers)
-    shown = next(answer for answer in answers if answer["node_id"] == seen.best.node_id)
+    shown = next(answer for answer in answers if msgspec.convert(answer, ClusterInfo) == seen.best)
     text = table(_COLUMNS, [_row(seen, node) for node in seen.nodes])
     unanswered = [] if seen.has_told_all else [seen.named(str(failure)) for failure in failures]
     text += sorted(printable(why) for why in unanswered)
+    text += [f"{who}, of another cluster than {seen.best.node_id}: correct --nodes" for who in seen.strangers]
     for about, obstacle in seen.obstacles:
         who = f"{about}: " if about and obstacle.peer is None else ""
         text.append(f"{who}{obstacle.kind} for {obstacle.for_ms / 1000:.0f} s: {obstacle.detail}")
@@ -81,6 +82,7 @@ async def _status(client: Inspector, arguments: argparse.Namespace) -> int:
             "survives": seen.survives,
             "views": answers,
             "unanswered": unanswered,
+            "strangers": seen.strangers,
         },
         text,
         arguments.output,
@@ -115,13 +117,24 @@ class Seen(NamedTuple):
     """By the node that answered."""
     best: ClusterInfo
     """What the leader says, or else the node that knows most."""
+    strangers: Sequence[str]
+    """Who answered and is no member of its cluster: what it says is left out."""
 
     @classmethod
     def of(cls, answers: Iterable[Row]) -> "Seen":
         """Return what these answers say."""
         infos = [msgspec.convert(answer, ClusterInfo) for answer in answers]
         best = max(infos, key=lambda info: (info.term, info.leader == info.node_id, info.revision))
-        return cls({info.node_id: info for info in infos}, best)
+        members = {(node.id, node.peer) for node in best.nodes}
+        views: dict[str, ClusterInfo] = {}
+        strangers: list[str] = []
+        for info in infos:
+            peer = next((node.peer for node in info.nodes if node.id == info.node_id), None)
+            if peer is None or (info.node_id, peer) in members:
+                views[info.node_id] = info
+            else:
+                strangers.append(printable(f"{peer} says that it is {info.node_id}"))
+        return cls(views, best, strangers)
 
     @property
     def nodes(self) -> Sequence[NodeInfo]:
@@ -183,8 +196,9 @@ class Seen(NamedTuple):
 
     @property
     def is_well(self) -> bool:
-        """Whether all voters are there, and no node says that anything is wrong."""
-        return self.serves and self._up_count == len(self._voters) and not self.obstacles
+        """Whether all voters are there, no node says that anything is wrong, and none is a stranger."""
+        is_clear = not (self.obstacles or self.strangers)
+        return self.serves and self._up_count == len(self._voters) and is_clear
 
     @property
     def verdict(self) -> str:

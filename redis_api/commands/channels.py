@@ -4,12 +4,15 @@ A channel belongs to a database, and has the name that a key would have: rights 
 """
 
 import asyncio
+import math
 import socket
 from typing import Final
 
 from holdfast.token_lines import Right
 from lockapi import needs, rights_needed
+from lockstate.words.limits import LIST_LIMIT_MAX
 from redis_api.commands.holds import name_of
+from redis_api.commands.scanning import KEYS_COUNT_MAX
 from redis_api.protocol import globs, spelled
 from redis_api.protocol.errors import CommandRefused, not_supported, shown, wrong_arity
 from redis_api.protocol.resp import Push, Reply, Several
@@ -49,6 +52,7 @@ async def psubscribe(client: Client, args: list[bytes]) -> Reply:
     listening, database = client.listening, client.database
     new = [pattern for pattern in {*args} if (database, pattern) not in listening.patterns]
     _check_room(client, len(new))
+    client.count_more(max(len(new) - 1, 0))
     compiled = {}
     for pattern in new:
         compiled[pattern] = globs.matcher(pattern)
@@ -110,12 +114,7 @@ async def pubsub(client: Client, args: list[bytes]) -> Reply:
     word, rest = args[0].upper(), args[1:]
     listeners, rights = client.face.listeners, client.gateway.rights
     if word == b"CHANNELS" and len(rest) <= 1:
-        pattern = rest[0] if rest else b"*"
-        globs.check_length(pattern)
-        matcher = globs.matcher(pattern)
-        seen = [spelled.channel_of(name) for name in listeners.of_names if rights.covers(Right.READ, name)]
-        here = [channel for database, channel in filter(None, seen) if database == client.database]
-        return [channel for channel in here if matcher.fullmatch(channel)]
+        return [*await _listened_to(client, rest[0] if rest else b"*")]
     if word == b"NUMSUB":
         counts: list[Reply] = []
         for channel in rest:
@@ -128,3 +127,25 @@ async def pubsub(client: Client, args: list[bytes]) -> Reply:
     if word in (b"CHANNELS", b"NUMPAT"):
         raise wrong_arity(f"pubsub|{word.decode()}")
     raise not_supported(f"PUBSUB {shown(word)}")
+
+
+async def _listened_to(client: Client, pattern: bytes) -> list[bytes]:
+    """Return the channels that match; each page of those of the node after the first counts as a request.
+
+    There may be a thousand of each connection, so others have their turn between two pages. Raises
+    CommandRefused.
+    """
+    globs.check_length(pattern)
+    matcher, rights, database = globs.matcher(pattern), client.gateway.rights, client.database
+    names = [*client.face.listeners.of_names]
+    client.count_more(max(math.ceil(len(names) / LIST_LIMIT_MAX) - 1, 0))
+    found: list[bytes] = []
+    for place, name in enumerate(names, 1):
+        channel = spelled.key_of(database, name) if rights.covers(Right.READ, name) else None
+        if channel is not None and matcher.fullmatch(channel):
+            found.append(channel)
+        if not place % LIST_LIMIT_MAX:
+            await asyncio.sleep(0)
+            if len(found) > KEYS_COUNT_MAX:
+                raise CommandRefused(f"more than {KEYS_COUNT_MAX} channels match: give a pattern for fewer")
+    return found

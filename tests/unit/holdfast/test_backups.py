@@ -302,6 +302,20 @@ async def test_saves_at_intervals_keep_the_newest(tmp_path: Path) -> None:
     assert saved == sorted(saved, key=lambda info: info.revision)
 
 
+async def test_a_clock_that_was_ahead_costs_no_backup(tmp_path: Path) -> None:
+    """What was saved last stays, though files of a node with a wrong clock have names of later times."""
+    for number in (1, 2):
+        (tmp_path / f"holdfast-29990101T00000{number}Z-r1.backup").write_text("of a wrong clock")
+    async with a_node() as (_, url):
+        argv = ("backup", "save", "--every", "1h", "--keep", "2", "-o", "jsonl", str(tmp_path))
+        async with command(url, *argv) as process, asyncio.timeout(DEADLINE_S):
+            assert process.stdout is not None
+            await process.stdout.readline()
+    saved, other = names_in(tmp_path)
+    assert not saved.startswith("holdfast-2999")
+    assert other == "holdfast-29990101T000002Z-r1.backup"
+
+
 @pytest.mark.parametrize(
     ("argv", "says"),
     [

@@ -7,6 +7,7 @@ import pytest
 
 from holdfast import token_lines
 from http_api.server.authentication import KnownPrincipals
+from http_api.server.request_rates import RequestRates
 from redis_api.commands import channels
 from redis_api.shared import client, listeners
 from tests.unit.http_api.serving import token_line, until
@@ -75,6 +76,38 @@ async def test_channels_belong_to_a_database() -> None:
         assert refused == "-ERR a pattern has at most 512 bytes"
         assert (await speaker.ask("PUBSUB", "SHARDCHANNELS")).startswith("-ERR PUBSUB SHARDCHANNELS is not")
         assert (await speaker.ask("PUBSUB", "NUMPAT", "x")).startswith("-ERR wrong number of arguments for")
+
+
+@pytest.mark.parametrize(
+    ("words", "count"), [(("PUBSUB", "CHANNELS", "c*"), 3), (("PSUBSCRIBE", "a*", "b*", "a*"), 2)]
+)
+async def test_each_page_of_channels_and_each_pattern_is_a_request(
+    monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...], count: int
+) -> None:
+    """All channels of the node are looked at, and all patterns are read."""
+    monkeypatch.setattr(channels, "LIST_LIMIT_MAX", 2)
+    async with (
+        serving(rates=RequestRates(10, now_s=lambda: 0.0)) as served,
+        served.client() as listener,
+        served.client() as client,
+        served.client() as other,
+    ):
+        await listener.ask("SUBSCRIBE", "c1", "c2", "c3", "c4", "d5")
+        await client.ask(*words)
+        for _ in range(10 - 1 - count):
+            assert await other.ask("EXISTS", "k") == 0
+        assert (await other.ask("EXISTS", "k")).startswith("-TRYAGAIN too-many-requests: ")
+
+
+async def test_too_many_channels_for_one_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    """How many there are does not matter, only how many match."""
+    monkeypatch.setattr(channels, "LIST_LIMIT_MAX", 2)
+    monkeypatch.setattr(channels, "KEYS_COUNT_MAX", 1)
+    async with two() as (_, listener, speaker):
+        await listener.ask("SUBSCRIBE", "c1", "c2", "c3", "c4", "d5")
+        assert await speaker.ask("PUBSUB", "CHANNELS", "d*") == [b"d5"]
+        refused = await speaker.ask("PUBSUB", "CHANNELS", "c*")
+        assert refused == "-ERR more than 1 channels match: give a pattern for fewer"
 
 
 async def test_what_another_node_passes_on_is_told() -> None:

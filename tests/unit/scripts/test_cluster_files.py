@@ -167,6 +167,19 @@ def test_a_cluster_is_not_started_with_what_it_was_made_without(
     assert not any(LocalCluster(tmp_path).is_alive(node.id) for node in LocalCluster(tmp_path).nodes())
 
 
+def test_a_cluster_is_not_started_with_another_number_of_nodes(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Whoever asks for five would believe that there are five. A new one has 1 to 9."""
+    cluster_file.create(tmp_path, 3, 0, [])
+    assert cluster_command.main(["up", "--nodes", "5", "--dir", str(tmp_path)]) == 1
+    assert f"--nodes 5: the cluster in {tmp_path} has 3; take another --dir" in capsys.readouterr().err
+    assert not any(LocalCluster(tmp_path).is_alive(node.id) for node in LocalCluster(tmp_path).nodes())
+    for count in ("0", "10"):
+        assert cluster_command.main(["up", "--nodes", count, "--dir", str(tmp_path / "new")]) == 1
+        assert f"--nodes {count}: must be 1 to 9" in capsys.readouterr().err
+
+
 def test_elections_of_a_slow_machine(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nodes of a machine that is said to be slow wait so many times longer for a leader, within reason."""
     defaults = {field.name.upper(): field.default for field in dataclasses.fields(NodeConfig)}

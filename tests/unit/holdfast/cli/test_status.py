@@ -130,6 +130,23 @@ async def test_why_a_node_gave_no_answer_is_told(capsys: pytest.CaptureFixture[s
         assert why == f"{secure.url}: this port speaks only TLS; use https://"
 
 
+async def test_a_node_of_another_cluster_is_no_good_news(capsys: pytest.CaptureFixture[str]) -> None:
+    """Though it has the id of a member: what it says is not shown as what that member says."""
+    ours = [node_row(each, state, peer=f"{each}:7800") for each, state in STATES.items()]
+    ours[2]["state"] = "unreachable"
+    theirs = [node_row("n3", "leader", peer="staging:7800")]
+    code, out = await status(
+        capsys,
+        view("n3", nodes=theirs, leader="n3", term=1),
+        view("n1", nodes=ours),
+        view("n2", nodes=ours),
+    )
+    assert code == 3
+    assert cells(out, "n3")[1] == "unreachable"
+    assert "\nstaging:7800 says that it is n3, of another cluster than n1: correct --nodes\n" in out
+    assert out.splitlines()[-1] == "survives 0 more failures"
+
+
 async def test_trouble_of_one_node_is_told_although_all_serve(capsys: pytest.CaptureFixture[str]) -> None:
     """A node that has trouble itself is asked itself. Two of them have it twice."""
     full = {
