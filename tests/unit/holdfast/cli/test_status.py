@@ -165,7 +165,7 @@ async def test_without_a_leader_nothing_is_served(capsys: pytest.CaptureFixture[
 
 
 async def test_when_no_node_answers_each_is_named(capsys: pytest.CaptureFixture[str]) -> None:
-    """With why it does not, and then what to do; that nothing was changed is no news after a look."""
+    """With why it does not, and then what to do; a look changes nothing, so that is left out."""
     urls = "http://127.0.0.1:1,http://127.0.0.1:2"
     assert await main._main(main.read(["--nodes", urls, "status"])) == 121
     said = capsys.readouterr()
