@@ -452,7 +452,10 @@ if not TYPE_CHECKING:  # else every name would be one of this package
 
     def __getattr__(name: str) -> object:
         if name not in _HOMES:
-            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+            from holdfast.values.other_words import OF_PACKAGE  # noqa: PLC0415 - only for a mistake
+
+            hint = f": {OF_PACKAGE[name]}" if name in OF_PACKAGE else ""
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}{hint}")
         found = getattr(importlib.import_module(f"{__name__}.{_HOMES[name]}"), name)
         globals()[name] = found  # the next time it is found without this function
         return found

@@ -56,6 +56,7 @@ _STARTING: Final = (
 _ENDED: Final = "nothing was changed; see who has the lock now with `holdfast get NAME`"
 _TOO_SHORT: Final = frozenset({"expired", "session-expired", ""})
 """How holds end that had too short a lease; not known: perhaps they had."""
+_OTHER_KIND: Final = "nothing was changed; say what is held with --kind, such as --kind election"
 _HOLD_ID: Final = re.compile(r"[0-9a-f]{32}")
 """What a hold_id looks like that a node has made."""
 _MISSING: Final = {
@@ -91,6 +92,8 @@ def _of_cluster(error: errors.LockError, arguments: argparse.Namespace) -> int:
         )
     elif isinstance(error, errors.LeaseExpired) and _ending(error) not in _TOO_SHORT:
         hint = _ENDED
+    if isinstance(error, errors.Refused) and error.code == "wrong-kind" and hasattr(arguments, "kind"):
+        hint = _OTHER_KIND
     if isinstance(error, errors.Unavailable) and error.code == "not-ready":
         hint = _STARTING
     if isinstance(error, errors.Refused) and error.code in _MISSING:

@@ -289,10 +289,12 @@ def _hold_id(given: str | None) -> str:
         hold_id = sys.stdin.read().strip()
     if hold_id.startswith("{"):
         hold_id = msgspec.json.decode(hold_id, type=_Printed).hold_id
-    if not hold_id or hold_id.split() != [hold_id]:
+    if not hold_id:
         raise ValueError(
             f"give the hold_id, or - to read it or what `acquire -o json` printed, or set {HOLD_ID_VARIABLE}"
         )
+    if hold_id.split() != [hold_id]:
+        raise ValueError("a hold_id has no spaces; give what `holdfast acquire -o json` printed, not a table")
     return hold_id
 
 

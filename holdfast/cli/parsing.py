@@ -133,7 +133,13 @@ class CommandParser(argparse.ArgumentParser):
 _OTHER_WORDS: Final[Mapping[str, tuple[str, ...]]] = {
     "lock": ("acquire",),
     "unlock": ("release",),
-    "show": ("get", "list"),
+    "show": ("get", "list", "status", "members"),
+    "locks": ("list",),
+    "ls": ("list",),
+    "restore": ("holdfast-node restore",),
+    "nodes": ("status",),
+    "leader": ("status",),
+    "health": ("status",),
     "get": ("show", "list"),
     "info": ("get", "list"),
     "holders": ("get",),
@@ -149,14 +155,17 @@ _OTHER_WORDS: Final[Mapping[str, tuple[str, ...]]] = {
     "--limit": ("--semaphore",),
     "--no-wait": ("--wait 0",),
 }
-"""What people type who know other tools, and what it is called here: the first that the command has."""
+"""What people type who know other tools, and what it is called here: the first that the command has.
+
+`holdfast-node` is another program, on the machines of the nodes.
+"""
 
 
 def _nearest(word: str, known: Iterable[str]) -> str:
     """Return a question for the nearest of the known words, nothing if none is near."""
     known = list(known)
     for other in _OTHER_WORDS.get(word, ()):
-        if other.split()[0] in known:
+        if other.split()[0] in (*known, "holdfast-node"):
             return f"; did you mean {other}?"
     near = difflib.get_close_matches(word, known, n=1)
     return f"; did you mean {near[0]}?" if near else ""

@@ -30,7 +30,7 @@ from holdfast.values.errors import (
 )
 from holdfast.values.lease import RELEASED
 from holdfast.values.metrics import Reporter
-from holdfast.values.other_words import EnteredOneWay, MadeByClient
+from holdfast.values.other_words import EnteredOneWay, MadeByClient, Suggesting
 from holdfast.values.words import COMPATIBLE, Mode, Scope
 
 H = TypeVar("H", bound=Hold)
@@ -91,7 +91,7 @@ async def confirm(hold: Hold) -> None:
             await hold.give_up()
 
 
-class Acquiring(EnteredOneWay, Coroutine[Any, Any, T]):
+class Acquiring(Suggesting, Coroutine[Any, Any, T]):
     """An acquire under way: `await` it for the hold, or use it as the context, `async with x.acquire()`."""
 
     def __init__(self, work: Coroutine[Any, Any, T]) -> None:

@@ -109,14 +109,18 @@ class CampaignTerms(TypedDict, Generic[S, H], total=False):
 _OTHER_WORDS: Final[Mapping[str, str]] = {
     "timeout": "how long to wait for the lock is wait=, how long its lease lasts is ttl=; "
     "timeout= is the client's: Client(timeout=...)",
-    "blocking_timeout": "how long to wait for the lock is wait=",
-    "blocking": "wait=0 tries once",
+    **dict.fromkeys(
+        ("blocking_timeout", "wait_timeout", "acquire_timeout"), "how long to wait for the lock is wait="
+    ),
+    "blocking": "wait=0 tries once, or raises LockHeld",
     "shared": "mode='shared' lets other readers in",
     "read": "mode='shared' lets other readers in",
-    "expire": "how long the lease lasts is ttl=",
-    "expires": "how long the lease lasts is ttl=",
-    "lease": "how long the lease lasts is ttl=",
-    "auto_renewal": "holds are renewed unless you say renew=False",
+    **dict.fromkeys(
+        ("expire", "expires", "expiry", "lease", "lease_time"), "how long the lease lasts is ttl="
+    ),
+    **dict.fromkeys(("auto_renewal", "auto_renew"), "holds are renewed unless you say renew=False"),
+    "request_id": "the client makes one for each call, and repeats it with the call",
+    "burst": "limit= is the burst, too; algorithm='gcra' spreads what follows evenly",
     "on_revoke": REVOKED,
     "on_revoked": REVOKED,
     "on_revocation": REVOKED,

@@ -4,7 +4,9 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final, Self
 
 _RENEW: Final = "renew() restarts the lease; what is held is renewed by itself"
-_ONCE: Final = "acquire(wait=0) tries once"
+_ONCE: Final = (
+    "acquire(wait=0) tries once, or raises LockHeld; try_acquire() of a lock returns a hold or None"
+)
 _VALID: Final = "a hold has is_valid; a lock is asked with locked()"
 _LEASE: Final = "remaining says for how many seconds it is valid"
 _ELECTION: Final = "client.election(name) is campaigned for in a `with` block"
@@ -17,12 +19,17 @@ _TAKE: Final = "a rate limit has take() and try_take()"
 _CLOSE: Final = "close() ends a client, and lets go of what it keeps"
 _CLUSTER: Final = "client.cluster() shows the nodes and their leader"
 _READ: Final = "who has a lock and who waits is client.inspect(name); values are kept in client.cells"
+_RATE: Final = "client.rate_limiter(name, '100/minute')"
+_SESSION: Final = "client.session(ttl=20) is one lease for many holds"
+_OF_HOLD: Final = "a hold has it: (await) acquire() returns one, and so does a `with` block"
+_HAND_OVER: Final = "hold.hand_over(to_session=...) gives the lock to another program's session"
+_RECIPE: Final = "it is made of what there is: see docs/recipes.md"
 MADE_BY: Final[Mapping[str, str]] = {
     "Lock": "client.lock(name), or client.acquire(name) to take it at once",
     "Semaphore": "client.semaphore(name, limit)",
     "Together": "client.together(name, ...)",
     "Election": "client.election(name)",
-    "RateLimiter": "client.rate_limiter(name, '100/minute')",
+    "RateLimiter": _RATE,
     "Fence": "client.fence(name)",
     "Hold": "client.acquire(name), or the block of client.lock(name)",
     "Leadership": "the block of client.election(name)",
@@ -39,8 +46,8 @@ METHODS: Final[Mapping[str, str]] = {
     **dict.fromkeys(("is_held", "is_acquired", "is_locked", "is_leader", "owned"), _VALID),
     **dict.fromkeys(("ttl", "expires", "expires_at", "expired"), _LEASE),
     **dict.fromkeys(("elect", "campaign", "leader_election"), _ELECTION),
-    **dict.fromkeys(("read_lock", "write_lock", "shared_lock", "rwlock"), _MODE),
-    **dict.fromkeys(("set", "put", "delete", "incr"), _CELLS),
+    **dict.fromkeys(("read_lock", "write_lock", "shared_lock", "rwlock", "rw_lock", "shared"), _MODE),
+    **dict.fromkeys(("set", "put", "delete", "incr", "kv", "cell"), _CELLS),
     **dict.fromkeys(("scan", "list_locks"), _LIST),
     **dict.fromkeys(("acquire", "allow", "hit", "consume"), _TAKE),
     **dict.fromkeys(("aclose", "stop", "disconnect"), _CLOSE),
@@ -48,20 +55,38 @@ METHODS: Final[Mapping[str, str]] = {
     **dict.fromkeys(("revoked", "is_revoked", "on_revoke", "on_revoked"), REVOKED),
     "get": _READ,
     "contenders": "who waits is in client.inspect(name), of an election in client.get_election(name)",
-    "lease": "client.session(ttl=20) is one lease for many holds",
+    **dict.fromkeys(("lease", "create_session"), _SESSION),
+    **dict.fromkeys(("limiter", "rate_limit", "throttle"), _RATE),
+    **dict.fromkeys(("token", "hold_id", "renew", "remaining", "is_valid", "lost"), _OF_HOLD),
+    **dict.fromkeys(("transfer", "handoff", "handover", "adopt", "attach"), _HAND_OVER),
+    **dict.fromkeys(
+        ("barrier", "double_barrier", "counter", "queue", "Barrier", "Counter", "Queue"), _RECIPE
+    ),
+    **dict.fromkeys(("acquire_all", "lock_all", "multi_lock"), "client.locks(*names)"),
+    **dict.fromkeys(("holder", "holders"), _READ),
+    "leader": "client.election(name).leader()",
+    "run": "@holdfast.leader(name) runs a function for as long as it leads",
     "watch_prefix": "client.watch(prefix)",
     "unlock": "release() gives it back",
     "resign": "release() gives leadership back",
     "mutex": "client.lock(name)",
     "rlock": "client.lock(name, if_held='count')",
-    "limiter": "client.rate_limiter(name, '100/minute')",
-    "rate_limit": "client.rate_limiter(name, '100/minute')",
     "fencing_token": "token is the fencing token",
     "subscribe": "client.watch(prefix)",
     **dict.fromkeys(("ReadLock", "WriteLock"), _MODE),
     **{kind: call for kind, call in MADE_BY.items() if kind != "Together"},
 }
 """The names of others, and what to write here."""
+_HELD: Final = "LockHeld, or LockTimeout after a wait, says that others have it"
+_LOST: Final = "LeaseLost says that a hold is over"
+_BEGIN: Final = "begin with Client(nodes), or SyncClient(nodes) for threads"
+OF_PACKAGE: Final[Mapping[str, str]] = {
+    **dict.fromkeys(("NotAcquired", "LockNotAcquired", "AlreadyLocked", "LockFailed"), _HELD),
+    **dict.fromkeys(("Timeout", "AcquireTimeout", "LockAcquireTimeout"), _HELD),
+    **dict.fromkeys(("LockLost", "LockNotOwned", "LockNotOwnedError", "LeaseExpiredError"), _LOST),
+    **dict.fromkeys(("connect", "client", "lock", "acquire", "Holdfast"), _BEGIN),
+}
+"""The same for names that are looked for in the package itself."""
 
 
 class EnteredOneWay:

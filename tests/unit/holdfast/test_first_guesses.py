@@ -50,6 +50,10 @@ def test_another_word_for_the_wait_is_answered_with_ours(
         ("lock", {"owner": "me"}, "lock() has no argument 'owner': owner= is the client's"),
         ("semaphore", {"max_leases": 3}, "semaphore() has no argument 'max_leases': .* is limit="),
         ("semaphore", {"weight": 3}, "semaphore() has no argument 'weight': .* is permits="),
+        ("acquire", {"wait_timeout": 3}, "acquire() has no argument 'wait_timeout': .* is wait="),
+        ("acquire", {"expiry": 3}, "acquire() has no argument 'expiry': .* is ttl="),
+        ("acquire", {"auto_renew": True}, "acquire() has no argument 'auto_renew': holds are renewed"),
+        ("acquire", {"request_id": "r"}, "acquire() has no argument 'request_id': the client makes"),
         ("lock", {"sleep": 0.1}, "lock() has no argument 'sleep': who waits stands in a queue"),
     ],
 )
@@ -153,6 +157,18 @@ def test_another_name_for_a_call_is_answered_with_ours(kind: Any) -> None:
         (client.election("e"), "campaign", ": client.election"),
         (client.rate_limiter("r", "5/s"), "ttl", ": remaining"),
         (client.fence("f"), "fencing_token", ": token"),
+        (client, "try_acquire", r": .* try_acquire\(\) of a lock returns a hold or None"),
+        (client, "rw_lock", r": .* client\.lock\(name, mode='shared'\)"),
+        (client, "acquire_all", r": client\.locks\(\*names\)"),
+        (client, "create_session", r": client\.session\(ttl=20\)"),
+        (client, "kv", r": values are kept in client\.cells"),
+        (client, "leader", r": client\.election\(name\)\.leader\(\)"),
+        (client, "transfer", r": hold\.hand_over\(to_session="),
+        (client, "barrier", r": .*docs/recipes\.md"),
+        (client, "throttle", r": client\.rate_limiter\("),
+        (client.election("e"), "run", r": @holdfast\.leader\(name\)"),
+        (client.lock("a"), "token", r": a hold has it: .*acquire\(\) returns"),
+        (client.lock("a"), "renew", r": a hold has it"),
         (client, "nonsense", "'nonsense'$"),
     ):
         text = f"'{type(asked).__name__}' object has no .*{said}"
@@ -160,6 +176,31 @@ def test_another_name_for_a_call_is_answered_with_ours(kind: Any) -> None:
             getattr(asked, name)
         assert (caught.value.name, caught.value.obj) == (name, asked)
         assert not hasattr(asked, name)
+
+
+async def test_an_acquire_that_is_not_awaited_says_that_a_hold_has_it() -> None:
+    """`client.acquire(name).token` without `await` is answered with what to write."""
+    acquiring: Any = holdfast.AsyncClient("127.0.0.1:1").acquire("a")
+    with pytest.raises(AttributeError, match=r"'Acquiring' object has no attribute 'token': a hold has it: "):
+        _ = acquiring.token
+    acquiring.close()
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("NotAcquired", "LockHeld, or LockTimeout after a wait, says that others have it"),
+        ("LockNotOwnedError", "LeaseLost says that a hold is over"),
+        ("connect", "begin with Client(nodes), or SyncClient(nodes) for threads"),
+        ("nonsense", ""),
+    ],
+)
+def test_another_name_in_the_package_is_answered_with_ours(name: str, said: str) -> None:
+    """For exceptions and ways to begin; it stays an error."""
+    expected = f"module 'holdfast' has no attribute {name!r}" + (f": {said}" if said else "")
+    with pytest.raises(AttributeError, match=f"^{re.escape(expected)}$"):
+        getattr(holdfast, name)
+    assert not hasattr(holdfast, name)
 
 
 async def test_another_name_for_a_renewal_is_answered_with_ours(new_client: NewClient) -> None:

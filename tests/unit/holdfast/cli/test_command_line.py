@@ -140,6 +140,16 @@ async def test_release_without_a_hold_is_exit_code_2(argv: list[str], stdin: str
     assert "hold_id" in err
 
 
+async def test_release_of_a_table_says_what_to_give_instead() -> None:
+    """A script that keeps what `acquire` printed for people is told of the format for programs."""
+    table = "HOLD_ID  NAME\nthe-secret  a/b"
+    code, _, err = await _holdfast("http://127.0.0.1:1", "release", table)
+    assert (code, "give what `holdfast acquire -o json` printed, not a table" in err) == (2, True)
+    async with ScriptedNode(released) as node:
+        code, _, _ = await _holdfast(node.url, "release", '{\n"hold_id": "the-secret"}\n')
+        assert (code, node.seen[0].fields["hold_id"]) == (0, "the-secret")
+
+
 async def test_version() -> None:
     """The command line says which version it is."""
     assert await _holdfast("x", "--version") == (0, f"holdfast {holdfast.__version__}\n", "")

@@ -303,7 +303,7 @@ async def test_holds_of_any_kind_are_ended_by_force(capsys: pytest.CaptureFixtur
         await client.semaphore("gpu", limit=2, renew=False).acquire()
         leader = await client.election("primary").acquire()
         code, _, err = await line("force", "release", "gpu", *why)
-        assert (code, "wrong-kind" in err) == (119, True)
+        assert (code, "wrong-kind" in err, "say what is held with --kind" in err) == (119, True, True)
         one = ("force", "release", "gpu", "--kind", "semaphore", "--token", str(first.token))
         code, out, _ = await line(*one, *why)
         assert [each["token"] for each in json.loads(out)["forced"]] == [first.token]
