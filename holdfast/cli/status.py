@@ -23,6 +23,8 @@ _DOWN: Final = frozenset({"unreachable", "starting"})
 """States of nodes that cannot be part of a majority."""
 _NOT_DONE: Final = "not done: "
 """How a failure begins, which says nothing of a look."""
+_STRANGE: Final = ", and {} knows no such member: correct --nodes, unless its address has just changed"
+"""What is said of a node that is left out."""
 _LEADER: Final = "leader"
 """The state of the node that leads."""
 _MIB: Final = 1 << 20
@@ -62,7 +64,7 @@ async def _status(client: Inspector, arguments: argparse.Namespace) -> int:
     text = table(_COLUMNS, [_row(seen, node) for node in seen.nodes])
     unanswered = [] if seen.has_told_all else [seen.named(str(failure)) for failure in failures]
     text += sorted(printable(why) for why in unanswered)
-    text += [f"{who}, of another cluster than {seen.best.node_id}: correct --nodes" for who in seen.strangers]
+    text += [f"{who}{_STRANGE.format(seen.best.node_id)}" for who in seen.strangers]
     for about, obstacle in seen.obstacles:
         who = f"{about}: " if about and obstacle.peer is None else ""
         text.append(f"{who}{obstacle.kind} for {obstacle.for_ms / 1000:.0f} s: {obstacle.detail}")

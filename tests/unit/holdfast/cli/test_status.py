@@ -143,7 +143,7 @@ async def test_a_node_of_another_cluster_is_no_good_news(capsys: pytest.CaptureF
     )
     assert code == 3
     assert cells(out, "n3")[1] == "unreachable"
-    assert "\nstaging:7800 says that it is n3, of another cluster than n1: correct --nodes\n" in out
+    assert "\nstaging:7800 says that it is n3, and n1 knows no such member: correct --nodes, " in out
     assert out.splitlines()[-1] == "survives 0 more failures"
 
 
