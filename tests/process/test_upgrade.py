@@ -257,7 +257,8 @@ STEAL: Final = """
 
 from lockstate.reads.holders import holders_of
 from lockstate.rules.holds import ends, waiting
-from lockstate.words.results import EventKind, HoldKind
+from lockstate.words.events import EventKind
+from lockstate.words.kinds import HoldKind
 
 _acquire = Locks.acquire
 
