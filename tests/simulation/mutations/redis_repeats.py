@@ -2,6 +2,8 @@
 
 from typing import Final
 
+import msgspec
+
 from lockstate.words.ids import HoldId
 from redis_api.shared import left_grants
 from redis_api.shared.left_grants import Attempt, GiveBack, Key, LeftGrants
@@ -94,6 +96,6 @@ REDIS_REPEATS: Final = (
         sentence="What a client of Redis left is never given back.",
         found_by=("redis-kept",),
         apply=replaced(Attempt, "give_back", _stay),
-        surroundings=_REPEATED,
+        surroundings=msgspec.structs.replace(_REPEATED, minutes=8.0),  # few leave what nobody asks for again
     ),
 )
