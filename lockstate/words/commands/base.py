@@ -5,11 +5,11 @@ from typing import ClassVar
 from lockstate.words.shape import Array
 
 
-class Remembered(Array, frozen=True):
+class WithRequestId(Array, frozen=True):
     """Base of the commands that may carry a `request_id`: a repetition is told what became of the first."""
 
 
-class Unremembered(Array, frozen=True):
+class WithoutRequestId(Array, frozen=True):
     """Base of the commands that may come twice without harm: they carry no `request_id`."""
 
     request_id: ClassVar[str] = ""

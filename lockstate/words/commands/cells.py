@@ -1,11 +1,11 @@
 """The commands of cells, and the transaction over cells and locks."""
 
 from lockstate.words.cell_operations import Compare, Operation
-from lockstate.words.commands.base import Remembered
+from lockstate.words.commands.base import WithRequestId
 from lockstate.words.ids import NO_SESSION, SessionId
 
 
-class PutCell(Remembered, frozen=True, tag=40):
+class PutCell(WithRequestId, frozen=True, tag=40):
     """Write a cell, whatever it had. It lives with a session, for `ttl_ms`, or until it is deleted."""
 
     key: bytes
@@ -15,7 +15,7 @@ class PutCell(Remembered, frozen=True, tag=40):
     request_id: str = ""
 
 
-class DeleteCells(Remembered, frozen=True, tag=41):
+class DeleteCells(WithRequestId, frozen=True, tag=41):
     """Delete the cell of a key, or a limited number of those whose keys begin with it, in order."""
 
     key: bytes
@@ -23,7 +23,7 @@ class DeleteCells(Remembered, frozen=True, tag=41):
     request_id: str = ""
 
 
-class TransactCells(Remembered, frozen=True, tag=42):
+class TransactCells(WithRequestId, frozen=True, tag=42):
     """Do all of `then` if every compare is true, all of `otherwise` if not; or neither, if it is refused.
 
     Operations are done in order, and see what those before them did. Each of the two writes or deletes a key

@@ -5,7 +5,7 @@ from typing import ClassVar
 import msgspec
 
 from lockstate.words.commands.admin import HoldRules, PreferLeader, RecordAct, SetNamespace, SetQuota
-from lockstate.words.commands.base import Remembered, Unremembered
+from lockstate.words.commands.base import WithoutRequestId, WithRequestId
 from lockstate.words.commands.cells import DeleteCells, PutCell, TransactCells
 from lockstate.words.commands.holds import (
     Acquire,
@@ -41,7 +41,7 @@ from lockstate.words.commands.streams import Numbered, ResumeStream
 from lockstate.words.ids import AttemptId, HoldId
 
 
-class Cancel(Unremembered, frozen=True, tag=5):
+class Cancel(WithoutRequestId, frozen=True, tag=5):
     """Undo an attempt whose client went away: end its wait, or release what it got.
 
     `hold_id` is the id under which the attempt waits: the `ticket_id` of a change, else the hold's id; a take
@@ -55,7 +55,7 @@ class Cancel(Unremembered, frozen=True, tag=5):
     attempt_id: AttemptId
 
 
-class AbandonWaits(Unremembered, frozen=True, tag=18):
+class AbandonWaits(WithoutRequestId, frozen=True, tag=18):
     """End the waits whose clients were connected to a node process that is gone, a limited number at a time.
 
     `origin` names the process, as in `Batch`. An attempt that was repeated on another node waits there now.
@@ -64,11 +64,11 @@ class AbandonWaits(Unremembered, frozen=True, tag=18):
     origin: str
 
 
-class Tick(Unremembered, frozen=True, tag=9):
+class Tick(WithoutRequestId, frozen=True, tag=9):
     """Let cluster time pass, so that what is due expires. The entry's `now_ms` does the work."""
 
 
-class Barrier(Unremembered, frozen=True, tag=10):
+class Barrier(WithoutRequestId, frozen=True, tag=10):
     """Mark a place in the log at which a node may answer linearizable reads."""
 
 
@@ -120,7 +120,7 @@ OfSomebody = (
 """What clients ask for, and so a principal may."""
 
 
-class OnBehalf(Remembered, frozen=True, tag=83):
+class OnBehalf(WithRequestId, frozen=True, tag=83):
     """A command, and who asks for it: the principal that will own what it makes (tables/principals.py).
 
     A frame of a stream needs none, if its session is of who sends it: all that is in it is asked by whom the

@@ -1,13 +1,13 @@
 """The commands that ask for a hold or a change of one, and what its holder does with it."""
 
-from lockstate.words.commands.base import Remembered
+from lockstate.words.commands.base import WithRequestId
 from lockstate.words.ids import NO_HOLD, NO_OWNER, NO_SESSION, AttemptId, HoldId, OwnerName, SessionId
 from lockstate.words.kinds import HoldKind, IfHeld
 from lockstate.words.modes import Mode, Scope
 from lockstate.words.wanted import Uncommon, Wanted, WantedPermits, WantedRate
 
 
-class Acquire(Remembered, frozen=True, tag=4):
+class Acquire(WithRequestId, frozen=True, tag=4):
     """Ask for a lock, for a session (`session_id`) or with a lease of its own (`ttl_ms`): one of the two.
 
     Several locks at once are listed in `locks`; then `name` is empty, and `mode` and `scope` mean nothing.
@@ -45,7 +45,7 @@ class AcquireSeveral(Acquire, frozen=True, tag=81):
     rates: tuple[WantedRate, ...] = ()
 
 
-class AcquirePermits(Remembered, frozen=True, tag=12):
+class AcquirePermits(WithRequestId, frozen=True, tag=12):
     """Ask for `permits` of a semaphore. The other fields are those of `Acquire`.
 
     It may have another limit than `limit`, or with 0 any that it has. With `is_strict` another one is a
@@ -66,7 +66,7 @@ class AcquirePermits(Remembered, frozen=True, tag=12):
     uncommon: Uncommon | None = None
 
 
-class Campaign(Remembered, frozen=True, tag=14):
+class Campaign(WithRequestId, frozen=True, tag=14):
     """Ask to lead an election, for a session, with a value that everybody can read.
 
     `if_held` is as in `Acquire`, without to count: a leader that campaigns again goes on, or is refused.
@@ -83,7 +83,7 @@ class Campaign(Remembered, frozen=True, tag=14):
     if_held: IfHeld | None = None
 
 
-class Convert(Remembered, frozen=True, tag=11):
+class Convert(WithRequestId, frozen=True, tag=11):
     """Change the mode of a hold: down at once, up as soon as no other holder is in the way.
 
     `ticket_id` is the id under which the conversion waits; `attempt_id` is as for an acquire.
@@ -97,7 +97,7 @@ class Convert(Remembered, frozen=True, tag=11):
     request_id: str = ""
 
 
-class AddLocks(Remembered, frozen=True, tag=82):
+class AddLocks(WithRequestId, frozen=True, tag=82):
     """Add locks to a hold: all of them at once, or none.
 
     `ticket_id` is the id under which this waits; `attempt_id` is as for an acquire. What the hold has already
@@ -126,7 +126,7 @@ MayWait = Acquisition | Change
 """The commands whose answer may be that they wait: for a hold, or for a change of one."""
 
 
-class Renew(Remembered, frozen=True, tag=6):
+class Renew(WithRequestId, frozen=True, tag=6):
     """Start the lease of a hold anew, with another length if `ttl_ms` is not 0.
 
     `kind` is what it takes the hold for: refused with `wrong-kind` if that is something else. None does not
@@ -140,7 +140,7 @@ class Renew(Remembered, frozen=True, tag=6):
     exact: bool = False
 
 
-class RenewByValue(Remembered, frozen=True, tag=80):
+class RenewByValue(WithRequestId, frozen=True, tag=80):
     """Renew the hold of a name that has a value; of several with it, the one held longest.
 
     If `adds`, the lease gets `ttl_ms` on top of what is left of it.
@@ -155,7 +155,7 @@ class RenewByValue(Remembered, frozen=True, tag=80):
     adds: bool = False
 
 
-class Release(Remembered, frozen=True, tag=7):
+class Release(WithRequestId, frozen=True, tag=7):
     """Give a hold back; of a hold of several locks only those in `names`, unless `names` is empty.
 
     `kind` is as for a renewal.
@@ -167,7 +167,7 @@ class Release(Remembered, frozen=True, tag=7):
     kind: HoldKind | None = None
 
 
-class ReleaseByValue(Remembered, frozen=True, tag=79):
+class ReleaseByValue(WithRequestId, frozen=True, tag=79):
     """Give back the hold of a name that has a value, as a whole; of several with it, the one held longest."""
 
     name: str
@@ -176,7 +176,7 @@ class ReleaseByValue(Remembered, frozen=True, tag=79):
     request_id: str = ""
 
 
-class Proclaim(Remembered, frozen=True, tag=15):
+class Proclaim(WithRequestId, frozen=True, tag=15):
     """Change the value of the election that a hold leads."""
 
     hold_id: HoldId
@@ -184,7 +184,7 @@ class Proclaim(Remembered, frozen=True, tag=15):
     request_id: str = ""
 
 
-class PutOff(Remembered, frozen=True, tag=74):
+class PutOff(WithRequestId, frozen=True, tag=74):
     """Answer revocations with "not yet": each grace counts once more. Possible once for each name."""
 
     hold_id: HoldId
@@ -192,7 +192,7 @@ class PutOff(Remembered, frozen=True, tag=74):
     request_id: str = ""
 
 
-class HandOver(Remembered, frozen=True, tag=92):
+class HandOver(WithRequestId, frozen=True, tag=92):
     """Give the hold of a lock to another client, ahead of all that wait: it is never free in between.
 
     Exactly one of the two is the receiver: `to_ticket`, the public number of a wait for the same name, or

@@ -1,10 +1,10 @@
 """What operators do to what others have: the commands that need the right `force`."""
 
-from lockstate.words.commands.base import Remembered
+from lockstate.words.commands.base import WithRequestId
 from lockstate.words.kinds import HoldKind
 
 
-class ForceCloseSession(Remembered, frozen=True, tag=47):
+class ForceCloseSession(WithRequestId, frozen=True, tag=47):
     """End somebody else's session, known by its public name, with its holds and waits."""
 
     session_name: str
@@ -12,7 +12,7 @@ class ForceCloseSession(Remembered, frozen=True, tag=47):
     request_id: str = ""
 
 
-class ForceRelease(Remembered, frozen=True, tag=8):
+class ForceRelease(WithRequestId, frozen=True, tag=8):
     """End every hold of a name, or the one that has `token`, of one kind; 0 stands for all of them."""
 
     name: str
@@ -23,7 +23,7 @@ class ForceRelease(Remembered, frozen=True, tag=8):
     token: int = 0
 
 
-class ForceWaits(Remembered, frozen=True, tag=86):
+class ForceWaits(WithRequestId, frozen=True, tag=86):
     """End the waits for a name, or the one that has number `ticket`; 0 stands for all of them.
 
     One command ends only a limited number, those that come first.
@@ -36,7 +36,7 @@ class ForceWaits(Remembered, frozen=True, tag=86):
     request_id: str = ""
 
 
-class Revoke(Remembered, frozen=True, tag=73):
+class Revoke(WithRequestId, frozen=True, tag=73):
     """Ask the holders of a name, or the one that has `token`, to give up; after `grace_ms` they are forced.
 
     `ticket` is the public number of the wait for which that is asked; 0 if for none. With one, only holders
@@ -52,7 +52,7 @@ class Revoke(Remembered, frozen=True, tag=73):
     request_id: str = ""
 
 
-class WithdrawRevocation(Remembered, frozen=True, tag=90):
+class WithdrawRevocation(WithRequestId, frozen=True, tag=90):
     """Take back what was asked of the holders of a name, or of the one that has `token`.
 
     With a `ticket`, only what was asked for that wait. One command takes back only a limited number.
@@ -66,7 +66,7 @@ class WithdrawRevocation(Remembered, frozen=True, tag=90):
     request_id: str = ""
 
 
-class LiftDelay(Remembered, frozen=True, tag=48):
+class LiftDelay(WithRequestId, frozen=True, tag=48):
     """End the lock-delays of a name, of a lock or a semaphore, before their time."""
 
     name: str
@@ -75,7 +75,7 @@ class LiftDelay(Remembered, frozen=True, tag=48):
     request_id: str = ""
 
 
-class ForgetRates(Remembered, frozen=True, tag=87):
+class ForgetRates(WithRequestId, frozen=True, tag=87):
     """Forget the rate limits of a name, or a limited number of those whose names begin with it, in order.
 
     Each of them is as new then, whatever was taken from it. An empty name with `is_prefix` stands for all.
@@ -87,7 +87,7 @@ class ForgetRates(Remembered, frozen=True, tag=87):
     request_id: str = ""
 
 
-class ForgetFence(Remembered, frozen=True, tag=49):
+class ForgetFence(WithRequestId, frozen=True, tag=49):
     """Forget the highest token that a resource has seen: from now on it accepts any."""
 
     name: str
@@ -95,7 +95,7 @@ class ForgetFence(Remembered, frozen=True, tag=49):
     request_id: str = ""
 
 
-class Freeze(Remembered, frozen=True, tag=88):
+class Freeze(WithRequestId, frozen=True, tag=88):
     """Grant nothing new at or below a prefix for `for_ms`, or until it is thawed if that is 0.
 
     If it is frozen already, this freeze replaces the one that there is.
@@ -107,7 +107,7 @@ class Freeze(Remembered, frozen=True, tag=88):
     request_id: str = ""
 
 
-class Thaw(Remembered, frozen=True, tag=89):
+class Thaw(WithRequestId, frozen=True, tag=89):
     """End the freeze of a prefix, and grant what waits for it."""
 
     prefix: str

@@ -1,11 +1,11 @@
 """The commands of semaphores, rate limits and fences that ask for no hold."""
 
-from lockstate.words.commands.base import Remembered
+from lockstate.words.commands.base import WithRequestId
 from lockstate.words.ids import NO_ATTEMPT, AttemptId
 from lockstate.words.kinds import Algorithm
 
 
-class ResizeSemaphore(Remembered, frozen=True, tag=13):
+class ResizeSemaphore(WithRequestId, frozen=True, tag=13):
     """Give a semaphore another limit. Nobody loses permits: a smaller limit is reached as they return."""
 
     name: str
@@ -14,7 +14,7 @@ class ResizeSemaphore(Remembered, frozen=True, tag=13):
     reason: str = ""
 
 
-class TakeRate(Remembered, frozen=True, tag=16):
+class TakeRate(WithRequestId, frozen=True, tag=16):
     """Take `cost` from a rate limit of `limit` per `window_ms`, now or within the next `wait_ms`.
 
     What its namespace sets may be left out: 0 and None stand for that. An algorithm that nobody says is that
@@ -34,7 +34,7 @@ class TakeRate(Remembered, frozen=True, tag=16):
     attempt_id: AttemptId = NO_ATTEMPT
 
 
-class AdvanceFence(Remembered, frozen=True, tag=17):
+class AdvanceFence(WithRequestId, frozen=True, tag=17):
     """Raise the highest token that a resource has seen; refused if `token` is below it."""
 
     name: str

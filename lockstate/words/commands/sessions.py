@@ -1,10 +1,10 @@
 """The commands of sessions."""
 
-from lockstate.words.commands.base import Remembered, Unremembered
+from lockstate.words.commands.base import WithoutRequestId, WithRequestId
 from lockstate.words.ids import SessionId
 
 
-class OpenSession(Remembered, frozen=True, tag=1):
+class OpenSession(WithRequestId, frozen=True, tag=1):
     """Open a session that lives for `ttl_ms` after its last keepalive."""
 
     session_id: SessionId
@@ -13,14 +13,14 @@ class OpenSession(Remembered, frozen=True, tag=1):
     request_id: str = ""
 
 
-class KeepAlive(Unremembered, frozen=True, tag=2):
+class KeepAlive(WithoutRequestId, frozen=True, tag=2):
     """Start the session's ttl anew, with another length from now on if `ttl_ms` is not 0."""
 
     session_id: SessionId
     ttl_ms: int = 0
 
 
-class CloseSession(Remembered, frozen=True, tag=3):
+class CloseSession(WithRequestId, frozen=True, tag=3):
     """End a session: release its holds, end its waits."""
 
     session_id: SessionId

@@ -1,6 +1,6 @@
 """The commands of streams: a frame carries many others, each with a number of its session."""
 
-from lockstate.words.commands.base import Unremembered
+from lockstate.words.commands.base import WithoutRequestId
 from lockstate.words.commands.cells import DeleteCells, PutCell, TransactCells
 from lockstate.words.commands.holds import (
     Acquire,
@@ -17,7 +17,7 @@ from lockstate.words.commands.primitives import AdvanceFence, TakeRate
 from lockstate.words.ids import SessionId
 
 
-class EndWait(Unremembered, frozen=True, tag=72):
+class EndWait(WithoutRequestId, frozen=True, tag=72):
     """End the wait of an earlier number of the same stream, if it still waits. Only within `Numbered`."""
 
     number: int
@@ -43,7 +43,7 @@ NumberedCommand = (
 """What a session may number. A `request_id` in it means nothing: the number says which request it is."""
 
 
-class ResumeStream(Unremembered, frozen=True, tag=70):
+class ResumeStream(WithoutRequestId, frozen=True, tag=70):
     """Begin to number commands in a session, or go on after a connection was lost.
 
     What comes later of the frames of an earlier connection has no effect.
@@ -52,7 +52,7 @@ class ResumeStream(Unremembered, frozen=True, tag=70):
     session_id: SessionId
 
 
-class Numbered(Unremembered, frozen=True, tag=71):
+class Numbered(WithoutRequestId, frozen=True, tag=71):
     """A frame of a stream: commands that a session has numbered without gaps, from `first` on.
 
     `count` is how many they are: it stands in front for who only wants to know that. `epoch` is that of the
